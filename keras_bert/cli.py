@@ -1,0 +1,158 @@
+"""The command `keras-bert`: what people do with checkpoints and vocabularies, without writing Python.
+
+Takes words, prints answers (`--json` for scripts). Heavy imports wait until a command runs, so that `--help` is quick.
+Exit codes: 0 done, 1 it could not be done (the reason is printed, `--debug` shows the traceback), 2 wrong usage.
+"""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+DESCRIPTION = "BERT for TensorFlow and Keras 3: from raw text to a phone."
+
+EXAMPLES = """examples:
+  keras-bert info all-MiniLM-L6-v2
+  keras-bert tokenize all-MiniLM-L6-v2 "Hello, world!"
+  keras-bert convert google-bert/bert-base-uncased bert-google/ --format google
+  keras-bert vocabulary corpus/*.txt.gz --size 8000 --output vocab.txt
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; gives the exit code."""
+    arguments = _parser().parse_args(argv)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        result = arguments.run(arguments)
+    except KeyboardInterrupt:
+        print("keras-bert: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if arguments.debug:
+            raise
+        print(f"keras-bert: {error}", file=sys.stderr)
+        return 1
+    print(json.dumps(result, ensure_ascii=False) if arguments.json else _as_table(result))
+    return 0
+
+
+# === Commands: each takes the parsed arguments and gives a dictionary to print ===
+
+
+def info(arguments) -> dict:
+    """What a checkpoint holds."""
+    from keras_bert.checkpoint import load_labels, load_model
+    from keras_bert.encoder import encoder_config
+
+    model, tokenizer = load_model(arguments.model)
+    result = {
+        "parameters": model.count_params(),
+        "outputs": sorted(model.output),
+        **encoder_config(model).to_dict(),
+    }
+    if tokenizer is not None:
+        result["lowercase"] = tokenizer.lowercase
+    labels = load_labels(arguments.model)
+    return {**result, "labels": labels} if labels else result
+
+
+def tokenize(arguments) -> dict:
+    """The pieces, ids and character offsets of a text."""
+    tokenizer = _load_tokenizer(arguments.model)
+    ids, starts, ends = (part.numpy().tolist() for part in tokenizer.tokenize_with_offsets(arguments.text))
+    offsets = [[start, end] for start, end in zip(starts, ends, strict=True)]
+    return {"tokens": [tokenizer.id_to_token(index) for index in ids], "ids": ids, "offsets": offsets}
+
+
+def convert(arguments) -> dict:
+    """A checkpoint in another format."""
+    from keras_bert.checkpoint import load_encoder, load_labels, load_model, save_pretrained
+
+    load = load_encoder if arguments.encoder_only else load_model
+    model, tokenizer = load(arguments.model)
+    labels = None if arguments.encoder_only else load_labels(arguments.model)
+    save_pretrained(model, arguments.output, tokenizer=tokenizer, format=arguments.format, labels=labels)
+    return {"output": str(arguments.output), "format": arguments.format, "parameters": model.count_params()}
+
+
+def vocabulary(arguments) -> dict:
+    """A vocabulary learned from text files."""
+    from keras_bert.vocabulary import learn_vocabulary, write_vocabulary
+
+    tokens = learn_vocabulary(
+        arguments.files, arguments.size, lowercase=not arguments.cased, progress=not arguments.json
+    )
+    write_vocabulary(tokens, arguments.output)
+    return {"output": str(arguments.output), "tokens": len(tokens)}
+
+
+# === Words in, words out ===
+
+
+def _parser():
+    formatter = argparse.RawDescriptionHelpFormatter
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="print one line of JSON, for scripts")
+    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    parser = argparse.ArgumentParser("keras-bert", description=DESCRIPTION, epilog=EXAMPLES, formatter_class=formatter)
+    parser.add_argument("--version", action="version", version=f"keras-bert-edge {_version()}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def add(function, example):
+        command = commands.add_parser(
+            function.__name__,
+            help=function.__doc__[0].lower() + function.__doc__[1:].rstrip("."),
+            description=function.__doc__,
+            epilog=f"example:\n  keras-bert {function.__name__} {example}",
+            formatter_class=formatter,
+            parents=[common],
+        )
+        command.set_defaults(run=function)
+        return command
+
+    command = add(info, "all-MiniLM-L6-v2")
+    command.add_argument("model", help="a model directory or a name")
+    command = add(tokenize, 'all-MiniLM-L6-v2 "Hello, world!"')
+    command.add_argument("model", help="a model directory, a name, or a vocab.txt")
+    command.add_argument("text")
+    command = add(convert, "google-bert/bert-base-uncased bert-google/ --format google")
+    command.add_argument("model", help="a model directory or a name")
+    command.add_argument("output", type=Path, help="the directory to write")
+    command.add_argument("--format", choices=("huggingface", "google", "keras_hub"), default="huggingface")
+    command.add_argument("--encoder-only", action="store_true", help="leave out the heads")
+    command = add(vocabulary, "corpus/*.txt.gz --size 8000 --output vocab.txt")
+    command.add_argument("files", nargs="+", help="text files, plain or .gz; globs work")
+    command.add_argument("--size", type=int, default=30522, help="tokens to learn (default: %(default)s)")
+    command.add_argument("--output", type=Path, default=Path("vocab.txt"), help="default: %(default)s")
+    command.add_argument("--cased", action="store_true", help="keep upper case and accents")
+    return parser
+
+
+def _version():
+    import keras_bert
+
+    return keras_bert.__version__
+
+
+def _load_tokenizer(model):
+    from keras_bert.checkpoint import load_tokenizer
+    from keras_bert.tokenizer import BertTokenizer
+
+    return BertTokenizer(model) if Path(model).is_file() else load_tokenizer(model)
+
+
+def _as_table(result):
+    width = max(map(len, result)) + 2
+    return "\n".join(f"{name:<{width}}{_as_text(value)}" for name, value in result.items())
+
+
+def _as_text(value):
+    if isinstance(value, (list, tuple)):
+        return " ".join("–".join(map(str, item)) if isinstance(item, list) else str(item) for item in value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

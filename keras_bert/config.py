@@ -1,0 +1,163 @@
+"""The sizes and switches of a BERT, as one frozen value.
+
+Takes keyword arguments, a preset's name or a JSON object; gives a `BertConfig` that every other room reads. It imports
+nothing of the library, so that anything can import it. A typo raises: an unknown key is never carried along silently.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+POSITIONS = ("learned", "sinusoidal")
+
+# Sizes of the published BERT models (Devlin et al. 2018; Turc et al. 2019 for those below base).
+PRESETS: dict[str, dict[str, int]] = {
+    "tiny": {"num_layers": 2, "num_heads": 2, "hidden_dim": 128, "intermediate_dim": 512},
+    "mini": {"num_layers": 4, "num_heads": 4, "hidden_dim": 256, "intermediate_dim": 1024},
+    "small": {"num_layers": 4, "num_heads": 8, "hidden_dim": 512, "intermediate_dim": 2048},
+    "medium": {"num_layers": 8, "num_heads": 8, "hidden_dim": 512, "intermediate_dim": 2048},
+    "base": {"num_layers": 12, "num_heads": 12, "hidden_dim": 768, "intermediate_dim": 3072},
+    "large": {"num_layers": 24, "num_heads": 16, "hidden_dim": 1024, "intermediate_dim": 4096},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """What a BERT is made of. The defaults are BERT-base's.
+
+    Example:
+        >>> config = BertConfig.preset("tiny", vocabulary_size=8000)
+        >>> config.num_layers, config.hidden_dim
+        (2, 128)
+        >>> config.replace(num_layers=3).num_layers
+        3
+
+    Args:
+        vocabulary_size: Rows of the token embedding.
+        num_layers: Encoder blocks.
+        num_heads: Attention heads; must divide `hidden_dim`.
+        hidden_dim: Width of the encoder.
+        intermediate_dim: Width inside the feed-forward part of a block.
+        max_sequence_length: Rows of the position embedding, so the longest input.
+        num_segments: Rows of the segment embedding.
+        embedding_dim: Width of the embedding tables; `None` means `hidden_dim`. A narrower one is projected up.
+        position: `"learned"`, or `"sinusoidal"` for a fixed table.
+        activation: `"gelu"` (exact, as BERT), `"gelu_tanh"` or `"relu"`.
+        dropout: Rate on embeddings and on the output of attention and feed-forward.
+        attention_dropout: Rate on attention probabilities.
+        layer_norm_epsilon: Added to the variance in layer normalization.
+        initializer_range: Standard deviation of the initial weights.
+    """
+
+    vocabulary_size: int = 30522
+    num_layers: int = 12
+    num_heads: int = 12
+    hidden_dim: int = 768
+    intermediate_dim: int = 3072
+    max_sequence_length: int = 512
+    num_segments: int = 2
+    embedding_dim: int | None = None
+    position: str = "learned"
+    activation: str = "gelu"
+    dropout: float = 0.1
+    attention_dropout: float = 0.1
+    layer_norm_epsilon: float = 1e-12
+    initializer_range: float = 0.02
+
+    def __post_init__(self) -> None:
+        for name in _SIZES:
+            _require_positive_int(name, getattr(self, name))
+        if self.embedding_dim is not None:
+            _require_positive_int("embedding_dim", self.embedding_dim)
+        if self.hidden_dim % self.num_heads:
+            raise ValueError(
+                f"hidden_dim={self.hidden_dim} is not a multiple of num_heads={self.num_heads}; "
+                "each head takes an equal share of the width, so choose sizes that divide."
+            )
+        _require_choice("activation", self.activation, ACTIVATIONS)
+        _require_choice("position", self.position, POSITIONS)
+        for name in ("dropout", "attention_dropout"):
+            rate = getattr(self, name)
+            if not _is_number(rate) or not 0 <= rate < 1:
+                raise ValueError(f"{name}={rate!r} is not a rate; expected a number from 0 up to, not including, 1.")
+        for name in ("layer_norm_epsilon", "initializer_range"):
+            value = getattr(self, name)
+            if not _is_number(value) or not 0 < value < float("inf"):
+                raise ValueError(f"{name}={value!r} is out of range; expected a finite number above 0.")
+
+    @property
+    def head_dim(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_dim // self.num_heads
+
+    @property
+    def table_dim(self) -> int:
+        """Width of the embedding tables: `embedding_dim`, or `hidden_dim` where that is not set."""
+        return self.embedding_dim or self.hidden_dim
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> "BertConfig":
+        """A published size by name (`tiny`, `mini`, `small`, `medium`, `base`, `large`), with changes."""
+        if name not in PRESETS:
+            raise ValueError(f"No preset is called {name!r}; there are: {', '.join(PRESETS)}.")
+        return cls.from_dict({**PRESETS[name], **changes})
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
+        """The config that `to_dict` gave; a key that is no field raises and names the fields."""
+        if not isinstance(values, dict):
+            raise TypeError(f"A config is a mapping of names to values; got {type(values).__name__}.")
+        fields = [field.name for field in dataclasses.fields(cls)]
+        unknown = sorted(set(values) - set(fields))
+        if unknown:
+            raise ValueError(f"Unknown config keys: {', '.join(unknown)}. The keys are: {', '.join(fields)}.")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields by name, ready for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> "BertConfig":
+        """Read a file that `to_json` wrote. For configs of Google or Hugging Face use `keras_bert.load_encoder`."""
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise ValueError(f"{path} is not JSON ({error}); expected an object with a BertConfig's fields.") from error
+        return cls.from_dict(values)
+
+    def to_json(self, path: str | Path) -> None:
+        """Write all fields to a JSON file."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
+
+    def replace(self, **changes: Any) -> "BertConfig":
+        """A copy with some fields changed, checked again."""
+        return self.from_dict({**self.to_dict(), **changes})
+
+
+_SIZES = (
+    "vocabulary_size",
+    "num_layers",
+    "num_heads",
+    "hidden_dim",
+    "intermediate_dim",
+    "max_sequence_length",
+    "num_segments",
+)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _require_positive_int(name: str, value: Any) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r} is not a size; expected an integer of at least 1.")
+
+
+def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, choices))}.")

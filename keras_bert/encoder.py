@@ -1,0 +1,233 @@
+"""Vectors → vectors: all of BERT's encoder, from attention to the functional model.
+
+`bert_encoder(config)` gives a plain functional `keras.Model`. Shape letters, here and everywhere: B batch, T tokens,
+H hidden_dim, N heads, D head_dim, V vocabulary, M masked, C classes.
+
+The graph is drawn for the edge: matmuls whose weights become constants, a finite mask bias, at most one unknown
+dimension in a reshape, GELU as one op. What it becomes in TFLite is one XNNPACK partition.
+"""
+
+import keras
+from keras import ops
+
+from keras_bert.config import BertConfig
+from keras_bert.dropout import HashDropout
+from keras_bert.embeddings import BertEmbeddings, as_config, dense, layer_norm, spread_seed, token_embedding
+
+INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
+
+# Low enough that softmax gives a masked token exactly 0 in float32, high enough for int8 calibration to keep a scale.
+MASK_BIAS = -120.0
+
+# === Layers ===
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class PaddingBias(keras.layers.Layer):
+    """`padding_mask [B, T]` (1 = token, 0 = padding) → what is added to attention scores, `[B, 1, 1, T]`.
+
+    Example:
+        >>> PaddingBias()(np.array([[1, 1, 0]])).numpy().ravel().tolist()
+        [0.0, 0.0, -120.0]
+    """
+
+    def call(self, padding_mask):
+        visible = ops.cast(padding_mask, self.compute_dtype)
+        return (1.0 - visible[:, None, None, :]) * MASK_BIAS
+
+    def compute_output_shape(self, padding_mask_shape):
+        return (padding_mask_shape[0], 1, 1, padding_mask_shape[1])
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class SelfAttention(keras.layers.Layer):
+    """Multi-head attention of a sequence to itself.
+
+    Takes `x [B, T, H]` and an additive `bias` of `[B, 1, 1, T]` (padding) or `[B, 1, T, T]` (packed rows, prefix-LM);
+    gives the attended vectors `[B, T, H]` and the probabilities `[B, N, T, T]`.
+    """
+
+    def __init__(self, config, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.seed = seed
+        width, seeds = self.config.hidden_dim, spread_seed(seed, 5)
+        self.query = dense(self, width, "query", seed=seeds[0])
+        self.key = dense(self, width, "key", seed=seeds[1])
+        self.value = dense(self, width, "value", seed=seeds[2])
+        self.output_dense = dense(self, width, "output", seed=seeds[3])
+        rate = self.config.attention_dropout
+        self.dropout = HashDropout(rate, seed=seeds[4], dtype=self.dtype_policy, name="dropout")
+
+    def build(self, x_shape, bias_shape=None):
+        for layer in (self.query, self.key, self.value, self.output_dense):
+            layer.build(x_shape)
+
+    def call(self, x, bias, training=None):
+        query = self._split(self.query(x) * self.config.head_dim**-0.5, (0, 2, 1, 3))  # [B, N, T, D]
+        key = self._split(self.key(x), (0, 2, 3, 1))  # [B, N, D, T]
+        value = self._split(self.value(x), (0, 2, 1, 3))  # [B, N, T, D]
+        probabilities = ops.softmax(ops.matmul(query, key) + bias)  # [B, N, T, T]
+        attended = ops.matmul(self.dropout(probabilities, training=training), value)  # [B, N, T, D]
+        merged = ops.reshape(ops.transpose(attended, (0, 2, 1, 3)), (*_leading(x), self.config.hidden_dim))
+        return self.output_dense(merged), probabilities
+
+    def _split(self, x, axes):
+        heads = ops.reshape(x, (*_leading(x), self.config.num_heads, self.config.head_dim))  # [B, T, N, D]
+        return ops.transpose(heads, axes)
+
+    def compute_output_shape(self, x_shape, bias_shape=None):
+        batch, length, _ = x_shape
+        return tuple(x_shape), (batch, self.config.num_heads, length, length)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class EncoderBlock(keras.layers.Layer):
+    """One layer of BERT: attention and feed-forward, each with dropout, residual and layer norm after it.
+
+    Takes and gives `[B, T, H]`; the second output is the attention probabilities `[B, N, T, T]`.
+    """
+
+    def __init__(self, config, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.seed = seed
+        seeds = spread_seed(seed, 5)
+        self.attention = SelfAttention(self.config, seed=seeds[0], dtype=self.dtype_policy, name="attention")
+        self.attention_norm = layer_norm(self, "attention_norm")
+        self.intermediate = dense(
+            self,
+            self.config.intermediate_dim,
+            "intermediate",
+            activation=activation_function(self.config),
+            seed=seeds[1],
+        )
+        self.output_dense = dense(self, self.config.hidden_dim, "output", seed=seeds[2])
+        self.output_norm = layer_norm(self, "output_norm")
+        rate, policy = self.config.dropout, self.dtype_policy
+        self.attention_dropout = HashDropout(rate, seed=seeds[3], dtype=policy, name="attention_dropout")
+        self.output_dropout = HashDropout(rate, seed=seeds[4], dtype=policy, name="output_dropout")
+
+    def build(self, x_shape, bias_shape=None):
+        self.attention.build(x_shape)
+        for layer in (self.attention_norm, self.intermediate, self.output_norm):
+            layer.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.config.intermediate_dim))
+
+    def call(self, x, bias, training=None):
+        attended, probabilities = self.attention(x, bias, training=training)
+        x = self.attention_norm(x + self.attention_dropout(attended, training=training))
+        fed = self.output_dense(self.intermediate(x))
+        return self.output_norm(x + self.output_dropout(fed, training=training)), probabilities
+
+    def compute_output_shape(self, x_shape, bias_shape=None):
+        return self.attention.compute_output_shape(x_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class Pooler(keras.layers.Layer):
+    """The state of the first token, through a dense layer with tanh: `[B, T, H]` → `[B, H]`."""
+
+    def __init__(self, config, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.seed = seed
+        self.dense = dense(self, self.config.hidden_dim, "dense", activation="tanh", seed=seed)
+
+    def build(self, x_shape):
+        self.dense.build((x_shape[0], x_shape[-1]))
+
+    def call(self, x):
+        return self.dense(x[:, 0, :])
+
+    def compute_output_shape(self, x_shape):
+        return (x_shape[0], self.config.hidden_dim)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+
+# === Functional Model ===
+
+
+def bert_encoder(
+    config: BertConfig,
+    *,
+    return_attentions: bool = False,
+    sequence_length: int | None = None,
+    seed: int | None = None,
+    name: str = "bert",
+) -> keras.Model:
+    """BERT as a functional Keras model with random weights.
+
+    Inputs: a dictionary of `token_ids`, `segment_ids`, `padding_mask`, int32 `[B, T]`. Outputs, by name:
+    `sequence_output [B, T, H]`, `pooled_output [B, H]`, `hidden_states` (a list of `num_layers + 1` tensors, the
+    embeddings first) and, with `return_attentions`, `attentions` (a list of `num_layers` tensors `[B, N, T, T]`).
+
+    Example:
+        >>> encoder = bert_encoder(BertConfig.preset("tiny"))
+        >>> ids = np.array([[101, 7592, 102]])
+        >>> encoder({"token_ids": ids, "segment_ids": ids * 0, "padding_mask": ids * 0 + 1})["pooled_output"].shape
+        TensorShape([1, 128])
+    """
+    seeds = spread_seed(seed, config.num_layers + 3)
+    inputs = {key: keras.Input((sequence_length,), dtype="int32", name=key) for key in INPUT_NAMES}
+    bias = PaddingBias(name="padding_bias")(inputs["padding_mask"])
+    token_vectors = token_embedding(config, seed=seeds[-1])(inputs["token_ids"])
+    x = BertEmbeddings(config, seed=seeds[-2], name="embeddings")(token_vectors, inputs["segment_ids"])
+    hidden_states, attentions = [x], []
+    for index in range(config.num_layers):
+        x, probabilities = EncoderBlock(config, seed=seeds[index], name=f"block_{index}")(x, bias)
+        hidden_states.append(x)
+        attentions.append(probabilities)
+    outputs = {
+        "sequence_output": x,
+        "pooled_output": Pooler(config, seed=seeds[-3], name="pooler")(x),
+        "hidden_states": hidden_states,
+    }
+    if return_attentions:
+        outputs["attentions"] = attentions
+    return keras.Model(inputs, outputs, name=name)
+
+
+# === Config ===
+
+
+def encoder_config(model: keras.Model) -> BertConfig:
+    """The `BertConfig` of any model that is built on `bert_encoder`, saved and loaded ones included."""
+    for layer in model.layers:
+        if isinstance(layer, BertEmbeddings):
+            return layer.config
+    raise ValueError(f"Model {model.name!r} has no BertEmbeddings layer; expected one made from bert_encoder(config).")
+
+
+def activation_function(config):
+    """The config's activation as a registered function."""
+    if config.activation == "gelu_tanh":
+        return gelu_tanh
+    return config.activation if config.activation == "relu" else gelu
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+def gelu(x):
+    """The exact GELU of BERT, with the error function."""
+    return keras.activations.gelu(x, approximate=False)
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+def gelu_tanh(x):
+    """GELU by its tanh approximation, as in TensorFlow's early BERT code and keras-hub."""
+    return keras.activations.gelu(x, approximate=True)
+
+
+def _leading(x):
+    """The batch and length of `x` for a reshape; where one of them is unknown, −1 instead of a Shape op."""
+    if x.shape[0] is None and x.shape[1] is None:
+        return ops.shape(x)[:2]
+    return tuple(-1 if extent is None else extent for extent in x.shape[:2])

@@ -1,0 +1,156 @@
+"""Vectors → logits: every head that a BERT checkpoint can carry.
+
+`bert_model(config, heads)` puts heads on an encoder and gives one functional model. A room of its own, because both
+the checkpoints (which must find a head's weights) and the tasks (which train them) need the same layers under the same
+names.
+
+| head | output | shape | Hugging Face class |
+|---|---|---|---|
+| `masked_lm` | `mlm_logits` | `[B, T, V]` | BertForMaskedLM |
+| `next_sentence` | `nsp_logits` | `[B, 2]` | BertForNextSentencePrediction |
+| `classification` | `class_logits` | `[B, C]` | BertForSequenceClassification |
+| `token_classification` | `token_logits` | `[B, T, C]` | BertForTokenClassification |
+| `question_answering` | `span_logits` | `[B, T, 2]` | BertForQuestionAnswering |
+"""
+
+from collections.abc import Sequence
+
+import keras
+
+from keras_bert.config import BertConfig
+from keras_bert.dropout import HashDropout
+from keras_bert.embeddings import as_config, dense, initializer, layer_norm, spread_seed
+from keras_bert.encoder import activation_function, bert_encoder, encoder_config
+
+HEADS = ("masked_lm", "next_sentence", "classification", "token_classification", "question_answering")
+
+# === Layers ===
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class MaskedLMTransform(keras.layers.Layer):
+    """What stands between the encoder and the token table in the MLM head: dense, activation, norm.
+
+    Takes `[B, T, H]`, gives `[B, T, E]`, where E is the width of the token table.
+    """
+
+    def __init__(self, config, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.seed = seed
+        activation = activation_function(self.config)
+        self.dense = dense(self, self.config.table_dim, "dense", activation=activation, seed=seed)
+        self.norm = layer_norm(self, "norm")
+
+    def build(self, x_shape):
+        self.dense.build(x_shape)
+        self.norm.build((*x_shape[:-1], self.config.table_dim))
+
+    def call(self, x):
+        return self.norm(self.dense(x))
+
+    def compute_output_shape(self, x_shape):
+        return (*x_shape[:-1], self.config.table_dim)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class OutputBias(keras.layers.Layer):
+    """Adds one trained number per output: the bias that the tied MLM decoder has of its own."""
+
+    def build(self, x_shape):
+        self.bias = self.add_weight(name="bias", shape=(x_shape[-1],), initializer="zeros")
+
+    def call(self, x):
+        return x + self.bias
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
+# === Functional Model ===
+
+
+def bert_model(
+    config: BertConfig,
+    heads: str | Sequence[str] = ("masked_lm", "next_sentence"),
+    *,
+    num_classes: int | None = None,
+    classifier_dropout: float | None = None,
+    encoder: keras.Model | None = None,
+    seed: int | None = None,
+    name: str = "bert",
+) -> keras.Model:
+    """An encoder with heads: takes `token_ids, segment_ids, padding_mask`, gives logits by name.
+
+    Args:
+        config: Sizes of the encoder. Ignored where `encoder` is given.
+        heads: One or several of `HEADS`.
+        num_classes: Classes of the `classification` and `token_classification` heads.
+        classifier_dropout: Rate before a classifier; `None` takes the config's `dropout`.
+        encoder: A model from `bert_encoder`, whose layers and weights are shared; `None` makes a new one.
+        seed: Seed of the initial weights and of dropout.
+
+    Example:
+        >>> model = bert_model(BertConfig.preset("tiny"), "classification", num_classes=3)
+        >>> sorted(model.output)
+        ['class_logits']
+    """
+    heads = (heads,) if isinstance(heads, str) else tuple(heads)
+    unknown = [head for head in heads if head not in HEADS]
+    if unknown or not heads:
+        raise ValueError(f"heads={heads!r}: expected one or more of {', '.join(HEADS)}.")
+    encoder_seed, *seeds = spread_seed(seed, 1 + len(HEADS))
+    encoder = encoder or bert_encoder(config, seed=encoder_seed)
+    config = encoder_config(encoder)
+    rate = config.dropout if classifier_dropout is None else classifier_dropout
+    builders = {
+        "masked_lm": lambda seed: {"mlm_logits": masked_lm_logits(encoder, seed=seed)},
+        "next_sentence": lambda seed: {
+            "nsp_logits": _linear(encoder.output["pooled_output"], 2, "next_sentence", config, seed)
+        },
+        "classification": lambda seed: {
+            "class_logits": _classify(encoder.output["pooled_output"], num_classes, "classifier", config, rate, seed)
+        },
+        "token_classification": lambda seed: {
+            "token_logits": _classify(
+                encoder.output["sequence_output"], num_classes, "token_classifier", config, rate, seed
+            )
+        },
+        "question_answering": lambda seed: {
+            "span_logits": _linear(encoder.output["sequence_output"], 2, "span_classifier", config, seed)
+        },
+    }
+    outputs = {}
+    for head in heads:
+        outputs.update(builders[head](seeds[HEADS.index(head)]))
+    return keras.Model(encoder.input, outputs, name=name)
+
+
+def masked_lm_logits(encoder: keras.Model, vectors=None, *, seed: int | None = None):
+    """Scores over the vocabulary for `vectors` (all tokens unless given), by the encoder's own token table."""
+    config = encoder_config(encoder)
+    vectors = encoder.output["sequence_output"] if vectors is None else vectors
+    transformed = MaskedLMTransform(config, seed=seed, name="mlm_transform")(vectors)
+    scores = encoder.get_layer("token_embedding")(transformed, reverse=True)
+    return OutputBias(name="mlm_bias")(scores)
+
+
+def _classify(vectors, num_classes, name, config, rate, seed):
+    if not isinstance(num_classes, int) or num_classes < 1:
+        raise ValueError(f"num_classes={num_classes!r}: the {name} head needs the number of classes, at least 1.")
+    vectors = HashDropout(rate, seed=seed, name=f"{name}_dropout")(vectors)
+    return _linear(vectors, num_classes, name, config, seed)
+
+
+def _linear(vectors, units, name, config, seed):
+    init = initializer(config.initializer_range, seed)
+    # Logits stay float32 under mixed precision: softmax over half-precision logits loses the small classes.
+    return keras.layers.Dense(units, kernel_initializer=init, dtype=_float32_logits(), name=name)(vectors)
+
+
+def _float32_logits():
+    policy = keras.config.dtype_policy()
+    return "float32" if policy.compute_dtype in ("float16", "bfloat16") else policy

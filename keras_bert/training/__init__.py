@@ -1,0 +1,1 @@
+"""How models are trained: device settings now; optimizers, recipes and strategies as they come."""

@@ -1,0 +1,62 @@
+"""Metadata, version ranges and extras. Everything else about tools stands in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = re.search(r'__version__ = "(.+)"', (ROOT / "keras_bert/__init__.py").read_text(encoding="utf-8")).group(1)
+
+# tensorflow-text is compiled against one minor version of TensorFlow: the two ranges must move together.
+TENSORFLOW = ["tensorflow>=2.21,<2.22", "tensorflow-text>=2.21.1,<2.22"]
+
+# Old Keras files are a way in for attackers, hence the newest Keras; for Python 3.10 that is the last of its 3.12 line.
+KERAS = [
+    "keras>=3.15,<4; python_version>='3.11'",
+    "keras>=3.12.4,<3.13; python_version<'3.11'",
+    "keras-hub>=0.32; python_version>='3.11'",
+    "keras-hub>=0.25.1; python_version<'3.11'",
+]
+
+EXTRAS = {
+    # Runs exported models; the only packages that export.runtime needs besides NumPy and tokenizers.
+    "export": ["ai-edge-litert>=2.1"],
+    # What the tests run with. JAX is here because the model code must run on both backends.
+    "dev": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.17,<0.18", "jax>=0.6", "pre-commit>=4"],
+}
+EXTRAS["dev"] += EXTRAS["export"]
+
+setup(
+    name="keras-bert-edge",
+    version=VERSION,
+    description="BERT for TensorFlow and Keras 3: from raw text to a phone",
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10,<3.14",
+    packages=find_packages(include=["keras_bert", "keras_bert.*", "export", "export.*"]),
+    package_data={"keras_bert": ["py.typed", "data/*.json", "datasets/*.tsv"], "export": ["py.typed"]},
+    install_requires=[
+        *TENSORFLOW,
+        *KERAS,
+        "numpy>=1.26",
+        "safetensors>=0.5",
+        "tokenizers>=0.22",
+        "huggingface_hub>=0.34",
+        "tqdm>=4.66",
+    ],
+    extras_require=EXTRAS,
+    entry_points={"console_scripts": ["keras-bert = keras_bert.cli:main"]},
+    classifiers=[
+        "Development Status :: 3 - Alpha",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)
