@@ -54,6 +54,8 @@ def dataset(tokenizer, utterances, *, batch_size, labels, seed=None):
 
 
 def fine_tune(model, train, validation, epochs):
+    # Half of the parameters are the token table, and a few hundred commands can teach it little.
+    model.get_layer("token_embedding").trainable = False
     steps = epochs * len(train)
     schedule = keras.optimizers.schedules.PolynomialDecay(2e-4, steps, end_learning_rate=0.0)
     model.compile(
@@ -61,7 +63,8 @@ def fine_tune(model, train, validation, epochs):
         loss={"class_logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
         metrics={"class_logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]},
     )
-    model.fit(train, validation_data=validation, epochs=epochs, verbose=2 if not sys.stdout.isatty() else 1)
+    verbose = 1 if sys.stdout.isatty() else 2
+    model.fit(train, validation_data=validation, epochs=epochs, shuffle=False, verbose=verbose)
 
 
 def accuracy(answers, utterances):

@@ -12,6 +12,7 @@ ORDER = (
     "datasets",
     "decoding",
     "config",
+    "string_tensors",
     "unicode_tables",
     "normalizer_model",
     "wordpiece",

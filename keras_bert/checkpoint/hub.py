@@ -1,0 +1,91 @@
+"""A name on a model hub → a local directory.
+
+Fetches with `huggingface_hub`, only the files that this library reads, never a pickle. A room of its own
+because it is the only place that talks to a network.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from keras_bert.checkpoint.files import CheckpointError
+from keras_bert.checkpoint.installed import INSTALLED, find_installed
+
+_WANTED = [
+    *("config.json", "model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
+    *("vocab.txt", "tokenizer_config.json", "tokenizer.json", "labels.txt"),
+    *("metadata.json", "model.weights.h5", "task.json", "assets/tokenizer/vocabulary.txt"),  # keras-hub
+]
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+def find_directory(
+    directory_or_name: str | os.PathLike,
+    *,
+    revision: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    endpoint: str | None = None,
+) -> Path:
+    """A local directory as it is, that of an installed package, or the fetched copy of a model on the hub.
+
+    Example:
+        ```python
+        find_directory("google-bert/bert-base-uncased", revision="main")
+        ```
+    """
+    path = Path(directory_or_name).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise NotADirectoryError(
+            f"{path} is a file; expected a model directory: pass the one that holds it, with its config."
+        )
+    name = os.fspath(directory_or_name)
+    if name in INSTALLED:
+        return find_installed(name)
+    if not isinstance(directory_or_name, str) or not _NAME.fullmatch(name):
+        raise FileNotFoundError(
+            f"There is no directory {name!r}; expected a model directory or a name on the hub such as "
+            "'google-bert/bert-base-uncased'. Check the spelling and the working directory."
+        )
+    return _fetch(name, revision, cache_dir, endpoint)
+
+
+def _fetch(name, revision, cache_dir, endpoint):
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ImportError(
+            f"There is no directory {name!r}, and fetching a model by name needs huggingface_hub: "
+            "pip install huggingface_hub, or pass a directory."
+        ) from error
+    # huggingface_hub looks at HF_ENDPOINT once, when imported; asking again lets a program set it later.
+    endpoint = endpoint or os.environ.get("HF_ENDPOINT")
+    try:
+        directory = snapshot_download(
+            name, revision=revision, cache_dir=cache_dir, endpoint=endpoint, allow_patterns=_WANTED
+        )
+    except Exception as error:  # its own kinds, and those of whichever HTTP library its version uses
+        raise _explain(name, revision, error) from error
+    return Path(directory)
+
+
+def _explain(name, revision, error):
+    where = f"{name!r}" + (f" at revision {revision!r}" if revision else "")
+    kind = type(error).__name__
+    if kind in ("RepositoryNotFoundError", "RevisionNotFoundError", "GatedRepoError", "DisabledRepoError"):
+        return FileNotFoundError(
+            f"There is no directory {name!r}, and the hub has no model {where} that you may read ({kind}). "
+            "Check the spelling; for a private or gated model log in first."
+        )
+    if kind == "HFValidationError":
+        return CheckpointError(f"{name!r} is neither a directory nor a name that the hub accepts: {error}")
+    return ConnectionError(
+        f"There is no directory {name!r}, and it could not be fetched from the hub ({kind}: "
+        f"{_first_line(error)}). Connect to the network and try again, or fetch the files elsewhere and pass "
+        "their directory."
+    )
+
+
+def _first_line(error):
+    return (str(error).splitlines() or [""])[0]

@@ -1,0 +1,150 @@
+"""A Hugging Face directory ⇄ weights: `config.json` and `model.safetensors`, whole or in shards.
+
+Also the library's own format: whatever a model of ours is, this directory holds it. Safetensors are bytes
+behind a JSON header; nothing in them can run. Pickles (`pytorch_model.bin`) can, and are refused.
+"""
+
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from keras_bert.checkpoint.files import CheckpointError, name_list, read_json, write_json
+from keras_bert.checkpoint.settings import Settings, read_huggingface, write_huggingface
+from keras_bert.checkpoint.stored import Checkpoint, Stored
+
+CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+_PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
+_DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+
+# Names that hold a weight of the table a second time, because the MLM decoder shares it.
+_TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+# Buffers of older versions that count positions and segments; they hold nothing learned.
+_BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+
+# === Reading ===
+
+
+def open_huggingface(directory: Path) -> Checkpoint:
+    """The checkpoint in a Hugging Face directory."""
+    settings = read_huggingface(read_json(directory / CONFIG), directory / CONFIG)
+    stored: dict[str, Stored] = {}
+    for name, weight in _open_files(directory):
+        name = _canonical(name)
+        if name in _BUFFERS:
+            continue
+        if name in stored:
+            raise CheckpointError(f"{directory} holds {name} twice, with and without a prefix or an old name.")
+        stored[name] = weight
+    for name, twin in _TIED.items():
+        if name in stored and twin not in stored:
+            stored[twin] = stored.pop(name)
+    return Checkpoint(directory, "huggingface", settings, stored, _TIED)
+
+
+def _canonical(name):
+    """Today's full name: `bert.` in front, and LayerNorm's weight and bias no longer gamma and beta."""
+    name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+    name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+    return f"bert.{name}" if re.match(r"(embeddings|embeddings_project|encoder|pooler)\.", name) else name
+
+
+def _open_files(directory) -> Iterator[tuple[str, Stored]]:
+    if (directory / WEIGHTS).is_file():
+        return iter(open_safetensors(directory / WEIGHTS).items())
+    if (directory / INDEX).is_file():
+        return _open_shards(directory)
+    pickles = [name for name in _PICKLES if (directory / name).exists()]
+    if pickles:
+        raise CheckpointError(
+            f"{directory} has its weights in {pickles[0]} alone, a pickle: opening one runs whatever code is "
+            "in it, so this library does not. Convert it where you trust it: "
+            "transformers.AutoModel.from_pretrained(directory).save_pretrained(directory) writes "
+            "model.safetensors."
+        )
+    raise CheckpointError(f"{directory} has neither {WEIGHTS} nor {INDEX}; expected the weights in one of them.")
+
+
+def _open_shards(directory):
+    path = directory / INDEX
+    places = read_json(path).get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
+        raise CheckpointError(f"{path}: no weight_map; expected an object of weight names to file names.")
+    shards = {}
+    for file in sorted(set(places.values())):
+        if Path(file).name != file or "\\" in file or not file.endswith(".safetensors"):
+            raise CheckpointError(
+                f"{path} names the file {file!r}; expected a .safetensors file beside it, without a path."
+            )
+        if not (directory / file).is_file():
+            raise CheckpointError(f"{path} names {file}, which is missing; fetch that shard as well.")
+        shards[file] = open_safetensors(directory / file)
+    lost = [name for name, file in places.items() if name not in shards[file]]
+    if lost:
+        raise CheckpointError(f"{path} names weights that their shards do not hold: {name_list(lost)}.")
+    for name, file in places.items():
+        yield name, shards[file][name]
+
+
+def open_safetensors(path: Path) -> dict[str, Stored]:
+    """The weights in one safetensors file, none of them read yet."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        # The library's own checks: header, offsets, that the bytes fill the file to its end.
+        with safe_open(path, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is not a whole safetensors file ({error}); it is cut off or damaged: fetch or write it again."
+        ) from error
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    header.pop("__metadata__", None)
+    return {name: _stored(path, entry, 8 + length) for name, entry in header.items()}
+
+
+def _stored(path, entry, base):
+    shape, dtype = tuple(entry["shape"]), entry["dtype"]
+
+    def read():
+        # By hand, because safetensors gives NumPy no bfloat16: that is the upper half of a float32.
+        raw = np.memmap(path, _DTYPES[dtype], "r", base + entry["data_offsets"][0], shape)
+        if dtype == "BF16":
+            return (raw.astype("<u4") << 16).view("<f4")
+        return raw
+
+    return Stored(shape, dtype, read)
+
+
+# === Writing ===
+
+
+def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
+    """Write `config.json` and `model.safetensors`; `arrays` gives each shape and a way to read it."""
+    # BertModel on its own saves without a prefix, models with a head with `bert.`: as transformers does.
+    plain = not settings.heads
+    named = {(name.removeprefix("bert.") if plain else name): value for name, value in arrays.items()}
+    write_safetensors(directory / WEIGHTS, named)
+    write_json(directory / CONFIG, write_huggingface(settings))
+
+
+def write_safetensors(path: Path, arrays: Mapping[str, tuple]) -> None:
+    """Write float32 weights one at a time: a header that says where each begins, then their bytes."""
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, (shape, _) in arrays.items():
+        begin, end = end, end + 4 * math.prod(shape)
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # the format wants the numbers aligned
+    with open(path, "wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        for _, read in arrays.values():
+            file.write(np.ascontiguousarray(read(), dtype="<f4").data)

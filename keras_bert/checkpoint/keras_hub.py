@@ -1,0 +1,85 @@
+"""keras-hub presets ⇄ weights: `config.json`, `model.weights.h5`, the encoder alone.
+
+Reads and writes the .h5 file by the table, without keras-hub: nothing in a preset is deserialized, so nothing
+in it can run, and a file may not lead to another one through a link.
+"""
+
+import datetime
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+
+from keras_bert.checkpoint.files import CheckpointError, read_json, write_json
+from keras_bert.checkpoint.settings import Settings, read_keras_hub, write_keras_hub
+from keras_bert.checkpoint.stored import Checkpoint, Stored
+
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+SHARDS = "model.weights.json"
+
+# === Reading ===
+
+
+def open_keras_hub(directory: Path) -> Checkpoint:
+    """The checkpoint in a keras-hub preset."""
+    settings = read_keras_hub(read_json(directory / CONFIG), directory / CONFIG)
+    path = directory / WEIGHTS
+    if not path.is_file():
+        hint = " (it is in shards, which this library does not read)" if (directory / SHARDS).exists() else ""
+        raise CheckpointError(f"{path} is missing{hint}; expected the weights of the preset in it.")
+    stored: dict[str, Stored] = {}
+    try:
+        with h5py.File(path, "r") as file:
+            _collect(file, path, stored)
+    except (OSError, RuntimeError, KeyError) as error:
+        raise CheckpointError(
+            f"{path} is not a whole HDF5 file ({error}); it is cut off or damaged: fetch or write it again."
+        ) from error
+    return Checkpoint(directory, "keras_hub", settings, stored, {})
+
+
+def _collect(group, path, stored):
+    for key in group:
+        if not isinstance(group.get(key, getlink=True), h5py.HardLink):
+            raise CheckpointError(f"{path}: {group.name}/{key} is a link to elsewhere; expected weights alone.")
+        item = group[key]
+        if isinstance(item, h5py.Group):
+            _collect(item, path, stored)
+        elif item.external or item.is_virtual:
+            raise CheckpointError(f"{path}: {item.name} keeps its numbers in another file; expected them here.")
+        elif item.dtype.kind == "f":
+            name = item.name.lstrip("/")
+            stored[name] = Stored(item.shape, str(item.dtype), _reading(path, name))
+
+
+def _reading(path, name):
+    def read():
+        try:
+            with h5py.File(path, "r") as file:
+                return file[name][()]
+        except OSError as error:
+            raise CheckpointError(f"{path}: {name} cannot be read ({error}); the file is damaged.") from error
+
+    return read
+
+
+# === Writing ===
+
+
+def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
+    """Write the config, metadata and `model.weights.h5`; `arrays` gives each shape and a way to read it."""
+    write_json(directory / CONFIG, write_keras_hub(settings))
+    write_json(
+        directory / METADATA,
+        {
+            "keras_version": keras.__version__,
+            "keras_hub_version": "0.32.0",  # the version whose layout of model.weights.h5 the table describes
+            "parameter_count": sum(int(np.prod(shape)) for shape, _ in arrays.values()),
+            "date_saved": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d@%H:%M:%S"),
+        },
+    )
+    with h5py.File(directory / WEIGHTS, "w") as file:
+        for name, (_, read) in arrays.items():
+            file.create_dataset(name, data=np.asarray(read(), "float32"))

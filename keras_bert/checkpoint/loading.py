@@ -1,0 +1,224 @@
+"""A model directory or a hub name → a model with its weights, and its tokenizer.
+
+Finds the format by the files that are there, reads and checks settings, names and shapes, and only then
+builds a model.
+"""
+
+import os
+import warnings
+from pathlib import Path
+
+import keras
+
+from keras_bert.checkpoint import google, huggingface, keras_hub
+from keras_bert.checkpoint.files import CheckpointError, read_json
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.checkpoint.names import ENCODER_PARTS, HEAD_PARTS, weights
+from keras_bert.checkpoint.stored import Checkpoint, assign_weights, check_weights
+from keras_bert.checkpoint.tokenizer_files import read_labels, read_tokenizer
+from keras_bert.encoder import bert_encoder
+from keras_bert.heads import HEADS, bert_model
+
+_OPENERS = {
+    "huggingface": huggingface.open_huggingface,
+    "google": google.open_google,
+    "keras_hub": keras_hub.open_keras_hub,
+}
+
+
+def load_encoder(
+    directory_or_name: str | os.PathLike,
+    *,
+    return_attentions: bool = False,
+    sequence_length: int | None = None,
+    seed: int | None = None,
+    ignore_extra: bool = False,
+    revision: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    endpoint: str | None = None,
+):
+    """Load BERT's encoder and its tokenizer from a directory, or by its name on the hub.
+
+    Reads Hugging Face directories (safetensors, whole or in shards), Google's TF1 checkpoints and keras-hub
+    presets. Heads in the checkpoint are left out; `load_model` loads them. Half-precision weights become
+    float32.
+
+    Args:
+        directory_or_name: A directory, or a name such as `google-bert/bert-base-uncased`.
+        return_attentions: Whether the encoder also gives its attention probabilities.
+        sequence_length: A fixed length of the inputs; `None` takes any.
+        seed: Seed of dropout, and of the pooler where the checkpoint has none (that warns).
+        ignore_extra: Whether to leave out weights that no BERT has, instead of raising.
+        revision: A branch, tag or commit on the hub.
+        cache_dir: Where fetched files are kept; `None` is the hub library's own place.
+        endpoint: Address of another hub.
+
+    Returns:
+        `(encoder, tokenizer)`; the tokenizer is `None` where the directory has no vocabulary.
+
+    Example:
+        ```python
+        encoder, tokenizer = keras_bert.load_encoder("google-bert/bert-base-uncased")
+        ```
+    """
+    directory = find_directory(directory_or_name, revision=revision, cache_dir=cache_dir, endpoint=endpoint)
+    checkpoint = open_checkpoint(directory)
+    parts = [part for part in ENCODER_PARTS if part != "pooler" or checkpoint.has("pooler")]
+    rows = weights(checkpoint.settings.config, parts)
+    check_weights(checkpoint, rows, {}, ignore_extra=ignore_extra)
+    tokenizer = read_tokenizer(directory, checkpoint.format, checkpoint.settings.config)
+    encoder = bert_encoder(
+        checkpoint.settings.config,
+        return_attentions=return_attentions,
+        sequence_length=sequence_length,
+        seed=seed,
+    )
+    assign_weights(encoder, checkpoint, rows)
+    if "pooler" not in parts:
+        warnings.warn(
+            f"{directory} has no pooler, as is usual for masked LM, token classification and question "
+            "answering: pooled_output comes from fresh random weights and means nothing before training. "
+            "sequence_output is whole.",
+            stacklevel=2,
+        )
+    return encoder, tokenizer
+
+
+def load_model(
+    directory_or_name: str | os.PathLike,
+    *,
+    seed: int | None = None,
+    ignore_extra: bool = False,
+    revision: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    endpoint: str | None = None,
+):
+    """Load BERT with whichever heads the checkpoint has, and its tokenizer. The arguments are those of
+    `load_encoder`.
+
+    Heads are those whose weights are there; which kind of classifier it is, Hugging Face's `architectures`
+    says. A checkpoint without heads gives the encoder.
+
+    Returns:
+        `(model, tokenizer)`; the model's outputs are named as in `keras_bert.heads`.
+
+    Example:
+        ```python
+        model, tokenizer = keras_bert.load_model("textattack/bert-base-uncased-SST-2")
+        model.predict(batch)["class_logits"]
+        ```
+    """
+    directory = find_directory(directory_or_name, revision=revision, cache_dir=cache_dir, endpoint=endpoint)
+    checkpoint = open_checkpoint(directory)
+    heads = find_heads(checkpoint)
+    if not heads:
+        return load_encoder(directory, seed=seed, ignore_extra=ignore_extra)
+    parts = {part for part in ENCODER_PARTS if part != "pooler"}
+    parts.update(part for head in heads for part in HEAD_PARTS[head])
+    rows = weights(checkpoint.settings.config, parts)
+    classes = _count_classes(checkpoint, rows)
+    _check_labels(checkpoint, classes)
+    check_weights(checkpoint, rows, classes, ignore_extra=ignore_extra)
+    tokenizer = read_tokenizer(directory, checkpoint.format, checkpoint.settings.config)
+    model = _build(checkpoint, heads, classes, seed)
+    assign_weights(model, checkpoint, rows)
+    return model, tokenizer
+
+
+def load_tokenizer(directory_or_name: str | os.PathLike, *, revision=None, cache_dir=None, endpoint=None):
+    """The tokenizer of a model, without its weights; `None` where the directory has no vocabulary.
+
+    Example:
+        ```python
+        tokenizer = load_tokenizer("google-bert/bert-base-uncased")
+        ```
+    """
+    directory = find_directory(directory_or_name, revision=revision, cache_dir=cache_dir, endpoint=endpoint)
+    checkpoint = open_checkpoint(directory)
+    return read_tokenizer(directory, checkpoint.format, checkpoint.settings.config)
+
+
+def load_labels(directory_or_name: str | os.PathLike, *, revision=None, cache_dir=None, endpoint=None):
+    """The names of a model's classes, in the order of its logits; `None` where the directory does not say.
+
+    Example:
+        ```python
+        load_labels("textattack/bert-base-uncased-SST-2")  # ["LABEL_0", "LABEL_1"]
+        ```
+    """
+    directory = find_directory(directory_or_name, revision=revision, cache_dir=cache_dir, endpoint=endpoint)
+    return read_labels(directory, open_checkpoint(directory).settings.labels)
+
+
+def open_checkpoint(directory: Path) -> Checkpoint:
+    """The settings and weights in a directory, in whichever format it is. No weight is read yet."""
+    return _OPENERS[find_format(directory)](directory)
+
+
+def find_format(directory: Path) -> str:
+    """Which of the three formats a directory holds."""
+    if (directory / huggingface.CONFIG).is_file():
+        # Both Hugging Face and keras-hub call it config.json; only a serialized Keras object has a registered
+        # name.
+        return "keras_hub" if "registered_name" in read_json(directory / huggingface.CONFIG) else "huggingface"
+    if (directory / google.CONFIG).is_file():
+        return "google"
+    found = ", ".join(sorted(path.name for path in directory.iterdir())[:8]) or "nothing"
+    raise CheckpointError(
+        f"{directory} is no model directory: it has neither config.json (Hugging Face, keras-hub) nor "
+        f"bert_config.json (Google); it holds {found}."
+    )
+
+
+def find_heads(checkpoint: Checkpoint) -> tuple[str, ...]:
+    """The heads of a checkpoint: those that its config promises, and those whose weights are there."""
+    if checkpoint.format == "keras_hub" and (checkpoint.directory / "task.json").is_file():
+        raise CheckpointError(
+            f"{checkpoint.directory} is a keras-hub task with a head of its own, which this library does not "
+            "read. load_encoder reads its encoder."
+        )
+    promised = checkpoint.settings.heads
+    found = {head for head, parts in HEAD_PARTS.items() if checkpoint.has(parts[0])}
+    if checkpoint.format == "huggingface" and {"classification", "token_classification"} <= found:
+        # One name for two kinds of classifier: the config has to say which.
+        if not promised or not {"classification", "token_classification"} & set(promised):
+            named = checkpoint.settings.architecture
+            raise CheckpointError(
+                f"{checkpoint.directory} has a classifier, and architectures in config.json says {named!r}; "
+                "expected BertForSequenceClassification or BertForTokenClassification. Set it there, or use "
+                "load_encoder."
+            )
+        found -= {"classification", "token_classification"} - set(promised)
+    return tuple(head for head in HEADS if head in found or head in (promised or ()))
+
+
+def _count_classes(checkpoint, rows):
+    """The number of classes by part, from the length of the classifiers' biases."""
+    biases = [row for row in rows if row.shape == "C"]
+    found = {row.part: checkpoint.stored.get(checkpoint.name(row)) for row in biases}
+    return {part: stored.shape[0] for part, stored in found.items() if stored is not None and stored.shape}
+
+
+def _check_labels(checkpoint, classes):
+    labels, counts = checkpoint.settings.labels, list(classes.values())
+    if labels and counts and len(labels) not in counts:
+        raise CheckpointError(
+            f"id2label in {checkpoint.directory} names {len(labels)} classes, the classifier has {counts[0]}. "
+            "Check that config and weights belong together."
+        )
+
+
+def _build(checkpoint, heads, classes, seed):
+    settings = checkpoint.settings
+    encoder, outputs = bert_encoder(settings.config, seed=seed), {}
+    for head in heads:  # one by one, because two classifiers may have different numbers of classes
+        model = bert_model(
+            settings.config,
+            head,
+            num_classes=classes.get(HEAD_PARTS[head][0]),
+            classifier_dropout=settings.classifier_dropout,
+            encoder=encoder,
+            seed=seed,
+        )
+        outputs.update(model.output)
+    return keras.Model(encoder.input, outputs, name="bert")

@@ -1,0 +1,230 @@
+"""One table of weight names: ours ⇄ Google ⇄ Hugging Face ⇄ keras-hub.
+
+Takes a config and the parts that a model has; gives, for each weight, its name and its shape in every format
+and the way to turn one into the other. It is a room of its own because a conversion is data: the loader, the
+saver and the tests walk these rows, so that no format can know a weight that another forgot.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from keras_bert.config import BertConfig
+
+FORMATS = ("huggingface", "google", "keras_hub")
+
+# Letters of a shape: V vocabulary, P positions, S segments, E width of the tables, H hidden, I intermediate,
+# C classes. A layout says how the formats store what we keep as [in, out]:
+#
+#   plain    the same everywhere
+#   kernel   Hugging Face keeps [out, in]
+#   logits   Hugging Face and Google keep [out, in]
+#   split    as kernel, and keras-hub keeps the heads apart: [in, heads, head_dim]
+#   shift    a bias that keras-hub keeps as [heads, head_dim]
+#   merge    as kernel, and keras-hub keeps the heads apart: [heads, head_dim, out]
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A row: where a weight stands in our model (`layer.attribute…`) and what each format calls it.
+
+    `None` in a format's column: that format has no place for it.
+    """
+
+    ours: str
+    google: str | None
+    huggingface: str | None
+    keras_hub: str | None
+    shape: str
+    layout: str = "plain"
+
+    @property
+    def part(self) -> str:
+        """The layer of our model that owns the weight; `block` stands for all of them."""
+        return self.ours.split(".")[0].split("_{")[0]
+
+    def at(self, layer: int) -> "Weight":
+        """The row of one encoder block."""
+        # Keras numbers the groups of an .h5 file by class, and the first one has no number.
+        suffix = f"_{layer}" if layer else ""
+        names = [
+            name and name.format(i=layer, n=suffix)
+            for name in (self.ours, self.google, self.huggingface, self.keras_hub)
+        ]
+        return Weight(*names, self.shape, self.layout)
+
+
+_G, _H, _K = "bert/encoder/layer_{i}/", "bert.encoder.layer.{i}.", "layers/transformer_encoder{n}/"
+_ATTENTION = _K + "_self_attention_layer/"
+
+
+def _dense(ours, google, huggingface, keras_hub, shape, layouts=("kernel", "plain")):
+    """Kernel and bias of a dense layer."""
+    endings = (("kernel", ".weight", "/vars/0"), ("bias", ".bias", "/vars/1"))
+    return tuple(
+        Weight(
+            f"{ours}.{ending}",
+            _join(google, f"/{ending}"),
+            _join(huggingface, suffix),
+            _join(keras_hub, place),
+            shape if ending == "kernel" else shape[1],
+            layout,
+        )
+        for (ending, suffix, place), layout in zip(endings, layouts, strict=True)
+    )
+
+
+def _norm(ours, google, huggingface, keras_hub, shape):
+    """Scale and shift of a layer normalization."""
+    return (
+        Weight(f"{ours}.gamma", f"{google}/gamma", f"{huggingface}.weight", _join(keras_hub, "/vars/0"), shape),
+        Weight(f"{ours}.beta", f"{google}/beta", f"{huggingface}.bias", _join(keras_hub, "/vars/1"), shape),
+    )
+
+
+def _logits(ours, google, huggingface, shape):
+    """Kernel and bias of a classifier, which Google writes as `output_weights` and `output_bias`."""
+    kernel, bias = _join(google, "output_weights"), _join(google, "output_bias")
+    return (
+        Weight(f"{ours}.kernel", kernel, f"{huggingface}.weight", None, shape, "logits"),
+        Weight(f"{ours}.bias", bias, f"{huggingface}.bias", None, shape[1]),
+    )
+
+
+def _join(name, suffix):
+    return None if name is None else name + suffix
+
+
+# fmt: off
+TABLE: tuple[Weight, ...] = (
+    Weight("token_embedding.embeddings", "bert/embeddings/word_embeddings",
+           "bert.embeddings.word_embeddings.weight", "layers/reversible_embedding/vars/0", "VE"),
+    Weight("embeddings.position", "bert/embeddings/position_embeddings",
+           "bert.embeddings.position_embeddings.weight", "layers/position_embedding/vars/0", "PE"),
+    Weight("embeddings.segment.embeddings", "bert/embeddings/token_type_embeddings",
+           "bert.embeddings.token_type_embeddings.weight", "layers/embedding/vars/0", "SE"),
+    *_norm("embeddings.norm", "bert/embeddings/LayerNorm",
+           "bert.embeddings.LayerNorm", "layers/layer_normalization", "E"),
+    # Narrow tables: Google's name is ALBERT's; Hugging Face's is ELECTRA's, for its BERT has no such layer.
+    *_dense("embeddings.projection", "bert/encoder/embedding_hidden_mapping_in",
+            "bert.embeddings_project", None, "EH"),
+    *_dense("block_{i}.attention.query", _G + "attention/self/query", _H + "attention.self.query",
+            _ATTENTION + "query_dense", "HH", ("split", "shift")),
+    *_dense("block_{i}.attention.key", _G + "attention/self/key", _H + "attention.self.key",
+            _ATTENTION + "key_dense", "HH", ("split", "shift")),
+    *_dense("block_{i}.attention.value", _G + "attention/self/value", _H + "attention.self.value",
+            _ATTENTION + "value_dense", "HH", ("split", "shift")),
+    *_dense("block_{i}.attention.output_dense", _G + "attention/output/dense", _H + "attention.output.dense",
+            _ATTENTION + "output_dense", "HH", ("merge", "plain")),
+    *_norm("block_{i}.attention_norm", _G + "attention/output/LayerNorm", _H + "attention.output.LayerNorm",
+           _K + "_self_attention_layer_norm", "H"),
+    *_dense("block_{i}.intermediate", _G + "intermediate/dense", _H + "intermediate.dense",
+            _K + "_feedforward_intermediate_dense", "HI"),
+    *_dense("block_{i}.output_dense", _G + "output/dense", _H + "output.dense",
+            _K + "_feedforward_output_dense", "IH"),
+    *_norm("block_{i}.output_norm", _G + "output/LayerNorm", _H + "output.LayerNorm",
+           _K + "_feedforward_layer_norm", "H"),
+    *_dense("pooler.dense", "bert/pooler/dense", "bert.pooler.dense", "layers/dense", "HH"),
+    *_dense("mlm_transform.dense", "cls/predictions/transform/dense",
+            "cls.predictions.transform.dense", None, "HE"),
+    *_norm("mlm_transform.norm", "cls/predictions/transform/LayerNorm",
+           "cls.predictions.transform.LayerNorm", None, "E"),
+    Weight("mlm_bias.bias", "cls/predictions/output_bias", "cls.predictions.bias", None, "V"),
+    *_logits("next_sentence", "cls/seq_relationship/", "cls.seq_relationship", "H2"),
+    *_logits("classifier", "", "classifier", "HC"),
+    *_logits("token_classifier", None, "classifier", "HC"),
+    *_logits("span_classifier", "cls/squad/", "qa_outputs", "H2"),
+)
+# fmt: on
+
+# The layers of each head of `keras_bert.heads`, in the order of `HEADS`.
+HEAD_PARTS: dict[str, tuple[str, ...]] = {
+    "masked_lm": ("mlm_transform", "mlm_bias"),
+    "next_sentence": ("next_sentence", "pooler"),
+    "classification": ("classifier", "pooler"),
+    "token_classification": ("token_classifier",),
+    "question_answering": ("span_classifier",),
+}
+ENCODER_PARTS = ("token_embedding", "embeddings", "block", "pooler")
+# Two classifiers in one model: Hugging Face has a single name for both, so the second one gets a name of its
+# own.
+BESIDE_CLASSIFIER = ("classifier.", "token_classifier.")
+
+
+def weights(config: BertConfig, parts: Iterable[str]) -> list[Weight]:
+    """The rows of a model with these parts, block by block.
+
+    Example:
+        >>> [weight.google for weight in weights(BertConfig.preset("tiny"), ["pooler"])]
+        ['bert/pooler/dense/kernel', 'bert/pooler/dense/bias']
+    """
+    parts = set(parts)
+    rows = [row for row in TABLE if row.part in parts]
+    if config.table_dim == config.hidden_dim:
+        rows = [row for row in rows if not row.ours.startswith("embeddings.projection")]
+    block = [row for row in rows if row.part == "block"]
+    blocks = [row.at(layer) for layer in range(config.num_layers if block else 0) for row in block]
+    others = [_named_beside(row, parts) for row in rows if row.part != "block"]
+    return others + blocks
+
+
+def _named_beside(row, parts):
+    if row.part == "token_classifier" and "classifier" in parts:
+        name = row.huggingface.replace(*BESIDE_CLASSIFIER)
+        return Weight(row.ours, row.google, name, row.keras_hub, row.shape, row.layout)
+    return row
+
+
+# === Shapes and layouts ===
+
+
+def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape in our model; `classes` gives the number of classes by part."""
+    sizes = {
+        "V": config.vocabulary_size,
+        "P": config.max_sequence_length,
+        "S": config.num_segments,
+        "E": config.table_dim,
+        "H": config.hidden_dim,
+        "I": config.intermediate_dim,
+        "C": classes.get(weight.part, 0),
+        "2": 2,
+    }
+    return tuple(sizes[letter] for letter in weight.shape)
+
+
+def stored_shape(weight: Weight, format: str, config: BertConfig, classes: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape in a file of `format`."""
+    shape = our_shape(weight, config, classes)
+    if _is_transposed(weight, format):
+        return shape[::-1]
+    heads = (config.num_heads, config.head_dim)
+    if format == "keras_hub" and weight.layout in ("split", "shift"):
+        return (*shape[:-1], *heads)
+    if format == "keras_hub" and weight.layout == "merge":
+        return (*heads, *shape[1:])
+    return shape
+
+
+def to_stored(array: np.ndarray, weight: Weight, format: str, config: BertConfig) -> np.ndarray:
+    """Our array as a file of `format` keeps it."""
+    if _is_transposed(weight, format):
+        return array.T
+    heads = {weight.part: array.shape[-1]}
+    return array.reshape(stored_shape(weight, format, config, heads))
+
+
+def from_stored(array: np.ndarray, weight: Weight, format: str) -> np.ndarray:
+    """What a file of `format` keeps, as our array; the inverse of `to_stored`."""
+    if _is_transposed(weight, format):
+        return array.T
+    if weight.layout == "merge":
+        return array.reshape(-1, array.shape[-1])
+    return array.reshape(array.shape[0], -1) if len(weight.shape) == 2 else array.reshape(-1)
+
+
+def _is_transposed(weight, format):
+    if format == "huggingface":
+        return weight.layout in ("kernel", "logits", "split", "merge")
+    return format == "google" and weight.layout == "logits"

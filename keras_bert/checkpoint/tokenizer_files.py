@@ -1,0 +1,212 @@
+"""The text files of a model directory ⇄ a `BertTokenizer` and the names of classes.
+
+Takes a directory in any of the three formats; gives the tokenizer that goes with the weights, or `None` where
+the directory has no vocabulary. A room of its own, because each format says in another file whether text is
+lowercased, and one of them says nothing.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from keras_bert.checkpoint.files import CheckpointError, read_json, write_json
+from keras_bert.config import BertConfig
+
+VOCABULARY, TOKENIZER_CONFIG, TOKENIZER, LABELS = (
+    "vocab.txt",
+    "tokenizer_config.json",
+    "tokenizer.json",
+    "labels.txt",
+)
+KERAS_HUB_VOCABULARY = "assets/tokenizer/vocabulary.txt"
+_SPECIAL_TOKENS = {
+    "cls_token": "[CLS]",
+    "mask_token": "[MASK]",
+    "pad_token": "[PAD]",
+    "sep_token": "[SEP]",
+    "unk_token": "[UNK]",
+}
+
+# === Reading ===
+
+
+def read_tokenizer(directory: Path, format: str, config: BertConfig):
+    """The directory's `BertTokenizer`, or `None` where there is no vocabulary."""
+    readers = {"huggingface": _read_text_files, "google": _read_text_files, "keras_hub": _read_keras_hub}
+    vocabulary, options = readers[format](directory)
+    if vocabulary is None:
+        return None
+    if len(vocabulary) > config.vocabulary_size:
+        raise CheckpointError(
+            f"The vocabulary in {directory} has {len(vocabulary)} tokens, the model "
+            f"{config.vocabulary_size}; an id beyond the table has no vector. Is it this model's vocabulary?"
+        )
+    if options.get("lowercase") is None:
+        options["lowercase"] = infers_lowercase(vocabulary)
+    # Late: the tokenizer is TensorFlow's, and weights can be loaded without it.
+    from keras_bert.tokenizer import BertTokenizer
+
+    try:
+        return BertTokenizer(vocabulary, **options)
+    except ValueError as error:
+        raise CheckpointError(f"The vocabulary in {directory} cannot be used: {error}") from error
+
+
+def infers_lowercase(vocabulary: Sequence[str]) -> bool:
+    """Whether a vocabulary was made for lowercased text: no piece but bracketed ones has a capital letter.
+
+    Example:
+        >>> infers_lowercase(["[UNK]", "the", "##s"]), infers_lowercase(["[UNK]", "The", "##s"])
+        (True, False)
+    """
+    plain = (token for token in vocabulary if not re.fullmatch(r"\[.*\]|<.*>", token))
+    return all(token == token.lower() for token in plain)
+
+
+def _read_lines(path):
+    from keras_bert.vocabulary import read_vocabulary
+
+    try:
+        return read_vocabulary(path)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+
+
+def _read_text_files(directory):
+    """`vocab.txt` and `tokenizer_config.json`, and `tokenizer.json` for what they leave open."""
+    lines = directory / VOCABULARY
+    vocabulary = _read_lines(lines) if lines.is_file() else None
+    options: dict[str, Any] = {}
+    whole = directory / TOKENIZER
+    if whole.is_file():
+        stored, options = _parse_tokenizer_json(read_json(whole), whole)
+        vocabulary = vocabulary or stored
+    path = directory / TOKENIZER_CONFIG
+    if path.is_file():
+        options.update(_parse_tokenizer_config(read_json(path), path))
+    return vocabulary, options
+
+
+def _parse_tokenizer_config(values, path):
+    kind = str(values.get("tokenizer_class") or "BertTokenizer")
+    if not kind.startswith(("Bert", "PreTrainedTokenizer", "TokenizersBackend")):
+        raise CheckpointError(f"{path}: tokenizer_class is {kind!r}; expected a BertTokenizer.")
+    if values.get("do_basic_tokenize") is False:
+        raise CheckpointError(
+            f"{path}: do_basic_tokenize is false (text comes already split); expected BERT's whole tokenizer."
+        )
+    names = {
+        "do_lower_case": "lowercase",
+        "strip_accents": "strip_accents",
+        "tokenize_chinese_chars": "split_cjk",
+    }
+    options = {ours: values[theirs] for theirs, ours in names.items() if values.get(theirs) is not None}
+    unknown = values.get("unk_token")
+    if unknown is not None:
+        # Older versions write a special token as an object with its spelling inside.
+        options["unknown_token"] = unknown["content"] if isinstance(unknown, dict) else unknown
+    return options
+
+
+def _parse_tokenizer_json(values, path):
+    model = values.get("model") or {}
+    vocabulary, normalizer = model.get("vocab"), values.get("normalizer") or {}
+    if not isinstance(vocabulary, dict) or model.get("type", "WordPiece") != "WordPiece":
+        raise CheckpointError(f"{path}: the model is {model.get('type')!r}; expected a WordPiece vocabulary.")
+    tokens = sorted(vocabulary, key=vocabulary.get)
+    if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
+        raise CheckpointError(f"{path}: the ids of the vocabulary have gaps; expected 0 to {len(tokens) - 1}.")
+    if normalizer.get("type") != "BertNormalizer":
+        return tokens, {}
+    options = {"lowercase": normalizer.get("lowercase"), "strip_accents": normalizer.get("strip_accents")}
+    return tokens, {**options, "split_cjk": normalizer.get("handle_chinese_chars", True)}
+
+
+def _read_keras_hub(directory):
+    path = directory / KERAS_HUB_VOCABULARY
+    if not path.is_file():
+        return None, {}
+    settings = directory / TOKENIZER
+    if not settings.is_file():
+        return _read_lines(path), {}
+    config = read_json(settings).get("config") or {}
+    if config.get("split", True) is not True or config.get("suffix_indicator", "##") != "##":
+        raise CheckpointError(
+            f"{settings}: split is {config.get('split')!r} and suffix_indicator is "
+            f"{config.get('suffix_indicator')!r}; expected true and '##', as BERT has them."
+        )
+    options = {
+        "lowercase": config.get("lowercase"),
+        "strip_accents": config.get("strip_accents"),
+        "split_cjk": config.get("split_on_cjk", True),
+        "unknown_token": config.get("oov_token", "[UNK]"),
+    }
+    return _read_lines(path), options
+
+
+def read_labels(directory: Path, said: Sequence[str] | None) -> list[str] | None:
+    """The names of classes: from `labels.txt`, else what the config said."""
+    path = directory / LABELS
+    if path.is_file():
+        return _read_lines(path)
+    return list(said) if said else None
+
+
+# === Writing ===
+
+
+def write_tokenizer(directory: Path, format: str, tokenizer, config: BertConfig) -> None:
+    """Write the vocabulary and the settings that the format has a file for."""
+    size = len(tokenizer.vocabulary)
+    if size > config.vocabulary_size:
+        raise CheckpointError(
+            f"The tokenizer has {size} tokens, the model {config.vocabulary_size}; pass the model's own tokenizer."
+        )
+    if format == "keras_hub":
+        _write_keras_hub(directory, tokenizer)
+        return
+    tokenizer.save_vocabulary(directory / VOCABULARY)
+    # Google has no such file; without it we could only guess whether the text was lowercased.
+    values = {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": tokenizer.lowercase,
+        "strip_accents": tokenizer.strip_accents,
+        "tokenize_chinese_chars": tokenizer.split_cjk,
+        **_SPECIAL_TOKENS,
+        "unk_token": tokenizer.unknown_token,
+        "model_max_length": config.max_sequence_length,
+    }
+    write_json(directory / TOKENIZER_CONFIG, values)
+
+
+def _write_keras_hub(directory, tokenizer):
+    (directory / KERAS_HUB_VOCABULARY).parent.mkdir(parents=True)
+    tokenizer.save_vocabulary(directory / KERAS_HUB_VOCABULARY)
+    strip = tokenizer.lowercase if tokenizer.strip_accents is None else tokenizer.strip_accents
+    config = {
+        "name": "bert_tokenizer",
+        "trainable": True,
+        "config_file": TOKENIZER,
+        "vocabulary": None,
+        "sequence_length": None,
+        "lowercase": tokenizer.lowercase,
+        "strip_accents": strip,
+        "split": True,
+        "suffix_indicator": "##",
+        "oov_token": tokenizer.unknown_token,
+        "special_tokens": None,
+        "special_tokens_in_strings": False,
+    }
+    values = {
+        "module": "keras_hub.src.models.bert.bert_tokenizer",
+        "class_name": "BertTokenizer",
+        "config": config,
+        "registered_name": "keras_hub>BertTokenizer",
+    }
+    write_json(directory / TOKENIZER, values)
+
+
+def write_labels(directory: Path, labels: Sequence[str]) -> None:
+    """Write `labels.txt`, a name a line."""
+    (directory / LABELS).write_text("".join(f"{label}\n" for label in labels), encoding="utf-8")
