@@ -40,6 +40,7 @@ setup(
     install_requires=[
         *TENSORFLOW,
         *KERAS,
+        "flatbuffers>=24.3",
         "numpy>=1.26",
         "safetensors>=0.5",
         "tokenizers>=0.22",

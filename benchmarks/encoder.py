@@ -1,12 +1,13 @@
 """Our encoder beside keras-hub's `BertBackbone` (and PyTorch, where installed): same weights, one process.
 
-    python benchmarks/encoder.py            # about 6 minutes on 2 cores
+    python benchmarks/encoder.py                        # about 6 minutes on 2 cores
+    python benchmarks/encoder.py --default-allocator    # without keep_freed_memory()
 
 Prints, for MiniLM's sizes (6 layers, width 384): the largest difference of the outputs; the forward pass at batch 1
 and 8, length 128; a training step (batch 16, length 128, 20 masked positions, AdamW, dropout 0.1), as a TensorFlow
 graph and compiled by XLA; and what share of this machine's float32 matmul rate the training step reaches. Contenders
 take turns, round by round, and the minimum counts: the time of an undisturbed run. PyTorch has its own thread pool,
-so it is timed in a process of its own.
+so it is timed in a process of its own. `keep_freed_memory()` helps every contender, so all of them have it.
 """
 
 import argparse
@@ -24,7 +25,8 @@ import tensorflow as tf
 
 from keras_bert.config import BertConfig
 from keras_bert.encoder import bert_encoder
-from keras_bert.heads import MaskedLMTransform, OutputBias
+from keras_bert.heads import masked_lm_logits
+from keras_bert.training.memory import keep_freed_memory
 
 CONFIG = BertConfig(
     num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim=1536, activation="gelu_tanh"
@@ -75,16 +77,15 @@ def _our_name(path):
     return path
 
 
-def pretraining_model(encoder, head, fast):
+def pretraining_model(encoder, hub_head=None):
     """MLM and NSP on top; each library with its own MLM head."""
     positions = keras.Input((MASKED,), dtype="int32", name="masked_positions")
     outputs = encoder.output
-    if fast:
+    if hub_head is None:
         vectors = keras.ops.take_along_axis(outputs["sequence_output"], positions[:, :, None], axis=1)
-        vectors = MaskedLMTransform(CONFIG, name="mlm_transform")(vectors)
-        mlm = OutputBias(name="mlm_bias")(encoder.get_layer("token_embedding")(vectors, reverse=True))
+        mlm = masked_lm_logits(encoder, vectors)
     else:
-        mlm = head(outputs["sequence_output"], positions)
+        mlm = hub_head(outputs["sequence_output"], positions)
     nsp = keras.layers.Dense(2, name="nsp")(outputs["pooled_output"])
     return keras.Model({**encoder.input, "masked_positions": positions}, {"mlm": mlm, "nsp": nsp})
 
@@ -137,7 +138,7 @@ def matmul_rate():
     """GFLOP/s of the encoder's own largest matmul, compiled by XLA, the best of many."""
     a = tf.random.normal((TRAIN_BATCH * LENGTH, CONFIG.intermediate_dim))
     b = tf.random.normal((CONFIG.intermediate_dim, CONFIG.intermediate_dim))
-    run = tf.function(lambda a, b: tf.matmul(a, b), jit_compile=True)
+    run = tf.function(tf.matmul, jit_compile=True)
     seconds = fastest({"matmul": lambda: run(a, b).numpy()}, rounds=50)["matmul"]
     return 2 * a.shape[0] * a.shape[1] * b.shape[1] / seconds / 1e9
 
@@ -151,7 +152,7 @@ def training_gflop():
 
 
 def torch_seconds(batch):
-    command = [sys.executable, __file__, "--torch-forward", str(batch)]
+    command = [sys.executable, __file__, *sys.argv[1:], "--torch-forward", str(batch)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return float(done.stdout) if done.returncode == 0 else None
 
@@ -208,8 +209,8 @@ def training_table(encoder, backbone, rounds):
         name="mlm_head",
     )
     models = {
-        "ours": pretraining_model(encoder, None, fast=True),
-        "keras-hub": pretraining_model(backbone, hub_head, fast=False),
+        "ours": pretraining_model(encoder),
+        "keras-hub": pretraining_model(backbone, hub_head),
     }
     rng = np.random.default_rng(1)
     inputs = {
@@ -239,8 +240,11 @@ def training_table(encoder, backbone, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12, help="turns that each contender takes")
+    parser.add_argument("--default-allocator", action="store_true", help="leave the C library's settings alone")
     parser.add_argument("--torch-forward", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if not arguments.default_allocator:
+        keep_freed_memory()
     if arguments.torch_forward:
         run_torch_forward(arguments.torch_forward)
         return

@@ -108,9 +108,7 @@ def bert_model(
     rate = config.dropout if classifier_dropout is None else classifier_dropout
     builders = {
         "masked_lm": lambda seed: {"mlm_logits": masked_lm_logits(encoder, seed=seed)},
-        "next_sentence": lambda seed: {
-            "nsp_logits": _linear(encoder.output["pooled_output"], 2, "next_sentence", config, seed)
-        },
+        "next_sentence": lambda seed: {"nsp_logits": next_sentence_logits(encoder, seed=seed)},
         "classification": lambda seed: {
             "class_logits": _classify(encoder.output["pooled_output"], num_classes, "classifier", config, rate, seed)
         },
@@ -136,6 +134,11 @@ def masked_lm_logits(encoder: keras.Model, vectors=None, *, seed: int | None = N
     transformed = MaskedLMTransform(config, seed=seed, name="mlm_transform")(vectors)
     scores = encoder.get_layer("token_embedding")(transformed, reverse=True)
     return OutputBias(name="mlm_bias")(scores)
+
+
+def next_sentence_logits(encoder: keras.Model, *, seed: int | None = None):
+    """Two scores for a pair of segments: the second follows the first (class 0), or is a random one (class 1)."""
+    return _linear(encoder.output["pooled_output"], 2, "next_sentence", encoder_config(encoder), seed)
 
 
 def _classify(vectors, num_classes, name, config, rate, seed):

@@ -108,7 +108,8 @@ def learn_vocabulary(
         min_frequency: How often a piece has to occur.
         special_tokens: Tokens to begin with; their ids are 0, 1, …
         limit_alphabet: How many different characters to keep, by frequency; words with others become unknown.
-        limit_bytes: How much text to learn from; natural text takes about five times as much memory.
+        limit_bytes: How much text to learn from. Natural text takes about five times as much memory, text
+            in which hardly a word comes twice up to eighty times.
         seed: Seed of the sample.
         progress: Whether to show progress bars.
 

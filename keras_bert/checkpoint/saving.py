@@ -43,8 +43,8 @@ def save_pretrained(
 ) -> None:
     """Write a model from `bert_encoder` or `bert_model`, with its heads, to a directory.
 
-    The directory is written whole or not at all. In one that exists, files of the same name are replaced and
-    others stay; where it holds weights of another format, that is an error. Weights are written as float32.
+    A new directory appears whole or not at all. In one that exists, each file of the same name is replaced in one step
+    and others stay; where it holds weights of another format, that is an error. Weights are written as float32.
 
     What each format can hold:
 
