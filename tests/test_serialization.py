@@ -10,6 +10,7 @@ from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import BertEmbeddings
 from keras_bert.encoder import EncoderBlock, PaddingBias, Pooler, SelfAttention, bert_encoder
 from keras_bert.heads import HEADS, MaskedLMTransform, OutputBias, bert_model
+from keras_bert.pretraining.model import GatherPositions
 
 VECTORS = np.random.default_rng(0).normal(size=(2, 6, CONFIG.hidden_dim)).astype("float32")
 BIAS = np.zeros((2, 1, 1, 6), "float32")
@@ -28,6 +29,7 @@ LAYERS = [
     (Pooler(CONFIG, seed=1), (VECTORS,)),
     (MaskedLMTransform(CONFIG, seed=1), (VECTORS,)),
     (OutputBias(), (VECTORS,)),
+    (GatherPositions(), (VECTORS, SEGMENTS[:, :2])),
 ]
 
 MODELS = {

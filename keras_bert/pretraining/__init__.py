@@ -1,0 +1,1 @@
+"""Pretraining: documents → TFRecord shards → masked batches → a BERT of one's own."""

@@ -1,0 +1,118 @@
+"""BERT's optimizers: AdamW and LAMB with warm-up, linear decay, clipping, and no weight decay on biases and norms.
+
+Takes a learning rate and a number of steps, gives a Keras optimizer. A room of its own because three details decide
+whether BERT trains well (the warm-up, what decays, the clipping) and each is easy to forget.
+"""
+
+import keras
+from keras import ops
+
+# Biases, and scale and shift of layer norms: shrinking them towards zero only does harm.
+UNDECAYED = ("bias", "gamma", "beta")
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
+    """A learning rate that climbs from 0 to its peak, then falls in a straight line.
+
+    Args:
+        peak: The highest rate, reached after `warmup_steps`.
+        total_steps: Steps of the whole run; the rate then is `final`.
+        warmup_steps: Steps of the climb.
+        final: The rate at the end.
+
+    Example:
+        >>> schedule = WarmupLinearDecay(1e-4, total_steps=100, warmup_steps=10)
+        >>> [round(float(schedule(step)) * 1e4, 2) for step in (0, 5, 10, 55, 100)]
+        [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+
+    def __init__(self, peak: float, total_steps: int, warmup_steps: int = 0, final: float = 0.0):
+        if not 0 <= warmup_steps < total_steps:
+            raise ValueError(
+                f"warmup_steps={warmup_steps} and total_steps={total_steps}: the warm-up must end before the run does."
+            )
+        self.peak, self.total_steps, self.warmup_steps, self.final = peak, total_steps, warmup_steps, final
+
+    def __call__(self, step):
+        step = ops.cast(step, "float32")
+        climb = self.peak * step / max(self.warmup_steps, 1)
+        done = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
+        fall = self.peak + (self.final - self.peak) * ops.clip(done, 0.0, 1.0)
+        return ops.where(step < self.warmup_steps, climb, fall)
+
+    def get_config(self):
+        names = ("peak", "total_steps", "warmup_steps", "final")
+        return {name: getattr(self, name) for name in names}
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class Lamb(keras.optimizers.Lamb):
+    """LAMB as its paper has it (You et al. 2019, algorithm 2): the weight decay is part of the step that is scaled.
+
+    Keras's own LAMB decays after the scaling, so a layer whose trust ratio is small still decays at full strength.
+    """
+
+    def _apply_weight_decay(self, variables):
+        """Nothing: `update_step` decays."""
+
+    def update_step(self, gradient, variable, learning_rate):
+        index = self._get_variable_index(variable)
+        step = ops.cast(self.iterations + 1, variable.dtype)
+        gradient, rate = ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype)
+        momentum, velocity = self._momentums[index], self._velocities[index]
+        self.assign_add(momentum, (gradient - momentum) * (1 - self.beta_1))
+        self.assign_add(velocity, (ops.square(gradient) - velocity) * (1 - self.beta_2))
+        corrected = momentum / (1 - ops.power(self.beta_1, step))
+        spread = ops.sqrt(velocity / (1 - ops.power(self.beta_2, step)))
+        update = corrected / (spread + self.epsilon)
+        if self.weight_decay and self._use_weight_decay(variable):
+            update = update + self.weight_decay * variable
+        weight_norm, update_norm = (ops.sqrt(ops.sum(ops.square(x))) for x in (variable, update))
+        usable = ops.logical_and(weight_norm > 0, update_norm > 0)
+        ratio = ops.where(usable, weight_norm / ops.where(usable, update_norm, 1.0), 1.0)
+        self.assign_sub(variable, ratio * rate * update)
+
+
+def bert_optimizer(
+    learning_rate: float,
+    total_steps: int,
+    *,
+    name: str = "adamw",
+    warmup: float = 0.1,
+    weight_decay: float = 0.01,
+    clip_norm: float | None = 1.0,
+    epsilon: float = 1e-6,
+    accumulate: int | None = None,
+) -> keras.optimizers.Optimizer:
+    """The optimizer of BERT: `"adamw"`, or `"lamb"` for batches of thousands.
+
+    Args:
+        learning_rate: The peak of the schedule.
+        total_steps: Steps of the run, for the decay.
+        name: `"adamw"` or `"lamb"`.
+        warmup: The share of the steps in which the rate climbs.
+        weight_decay: Decoupled decay of kernels and tables; biases and norms have none.
+        clip_norm: The largest norm of all gradients together; `None` clips nothing.
+        epsilon: Added to the denominator.
+        accumulate: How many batches to add up before an update; `None` updates at each.
+
+    Example:
+        >>> bert_optimizer(1e-4, 1000).name
+        'adamw'
+    """
+    if name not in ("adamw", "lamb"):
+        raise ValueError(f"name={name!r} is unknown; choose 'adamw' or 'lamb'.")
+    if not 0 <= warmup < 1:
+        raise ValueError(f"warmup={warmup!r} is not a share of the steps; expected a number from 0 to below 1.")
+    schedule = WarmupLinearDecay(learning_rate, total_steps, int(warmup * total_steps))
+    kind = keras.optimizers.AdamW if name == "adamw" else Lamb
+    optimizer = kind(
+        schedule,
+        weight_decay=weight_decay,
+        global_clipnorm=clip_norm,
+        epsilon=epsilon,
+        gradient_accumulation_steps=accumulate,
+    )
+    optimizer.exclude_from_weight_decay(var_names=list(UNDECAYED))
+    return optimizer

@@ -1,0 +1,139 @@
+"""Training that survives being killed: the whole state of a run, written every so many steps, whole or not at all.
+
+Takes a compiled model, gives a callback that saves and a function that restores. The state is everything that the next
+step depends on: weights, optimizer (with its step count) and the seeds of dropout. The place in the data is the step
+itself, for the input pipeline is a function of seed and step. Killed at any point and started again, a run gives the
+numbers that it would have given. A room of its own because no checkpoint of Keras keeps the seeds.
+"""
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import keras
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+
+_NAME = re.compile(r"step-(\d{9})")
+
+
+class SaveState(keras.callbacks.Callback):
+    """Saves the state of a run at the end of every epoch, and keeps the newest.
+
+    Where epochs are made of a fixed number of steps (`fit(steps_per_epoch=…)`), a kill costs at most that many.
+
+    Args:
+        directory: Where states go, as `step-000001000/`.
+        keep: How many to keep.
+
+    Example:
+        ```python
+        step = restore_state(model, "run/state")  # 0 at the first start
+        model.fit(data.skip(step), steps_per_epoch=500, initial_epoch=step // 500, epochs=20,
+                  callbacks=[SaveState("run/state")])
+        ```
+    """
+
+    def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
+        super().__init__()
+        if keep < 1:
+            raise ValueError(f"keep={keep}: at least one state must be kept.")
+        self.directory, self.keep = Path(directory), keep
+
+    def on_train_begin(self, logs=None):
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            probe = self.directory / ".writable"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise OSError(f"{self.directory} cannot be written ({error}); choose another directory.") from error
+
+    def on_epoch_end(self, epoch, logs=None):
+        save_state(self.model, self.directory, keep=self.keep)
+
+
+def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 2) -> Path:
+    """Write the state of a model in training; gives its directory. Older ones than the newest `keep` are deleted.
+
+    The new state is complete on the disk before an old one goes: a full disk leaves the last good one.
+    """
+    directory = Path(directory)
+    arrays = {name: _to_numpy(variable) for name, variable in _state(model).items()}
+    step = int(_to_numpy(model.optimizer.iterations))
+    final, partial = directory / f"step-{step:09d}", directory / f".step-{step:09d}.partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        partial.mkdir(parents=True)
+        save_file(arrays, partial / "state.safetensors")
+        (partial / "state.json").write_text(json.dumps({"step": step, "arrays": len(arrays)}) + "\n")
+        for path in (partial / "state.safetensors", partial / "state.json", partial):
+            _sync(path)
+        shutil.rmtree(final, ignore_errors=True)  # the same step, from before a resume
+        os.replace(partial, final)
+        _sync(directory)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        good = _states(directory)
+        last = f"the last good state is {good[-1]}" if good else "there is no earlier state"
+        raise OSError(f"The state of step {step} could not be written to {directory} ({error}); {last}.") from error
+    for old in _states(directory)[:-keep]:
+        shutil.rmtree(old)
+    return final
+
+
+def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
+    """Put a compiled model into the newest saved state; gives its step, 0 where nothing was saved yet."""
+    states = _states(Path(directory))
+    if not states:
+        return 0
+    path = states[-1] / "state.safetensors"
+    try:
+        arrays = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is damaged ({error}); delete {states[-1]} to go on from the one before.") from error
+    model.optimizer.build(model.trainable_variables)
+    variables = _state(model)
+    wrong = sorted(set(arrays) ^ set(variables))
+    wrong += [n for n in arrays if n in variables and tuple(variables[n].shape) != arrays[n].shape]
+    if wrong:
+        raise ValueError(
+            f"{path} is the state of another model or optimizer; these differ: {', '.join(wrong[:5])}"
+            f"{' …' if len(wrong) > 5 else ''}. Use the settings that it was saved with, or another directory."
+        )
+    for name, array in arrays.items():
+        variables[name].assign(array)
+    return int(_to_numpy(model.optimizer.iterations))
+
+
+def _state(model):
+    """All variables that the next step depends on, by a name that is the same in every process."""
+    model.optimizer.build(model.trainable_variables)
+    state = {f"optimizer/{index}": variable for index, variable in enumerate(model.optimizer.variables)}
+    return state | {f"model/{index}": variable for index, variable in enumerate(_model_variables(model))}
+
+
+def _model_variables(model):
+    # `variables` has the seeds of dropout, which `weights` leaves out, and also those of metrics, which start anew.
+    metrics = {id(variable) for metric in model.metrics for variable in metric.variables}
+    return [variable for variable in model.variables if id(variable) not in metrics]
+
+
+def _states(directory):
+    return sorted(path for path in directory.glob("step-*") if _NAME.fullmatch(path.name))
+
+
+def _to_numpy(variable):
+    array = keras.ops.convert_to_numpy(variable.value if isinstance(variable, keras.Variable) else variable)
+    return np.asarray(array, order="C")  # ascontiguousarray would make a scalar a vector
+
+
+def _sync(path):
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
