@@ -31,12 +31,13 @@ class PaddingBias(keras.layers.Layer):
         [0.0, 0.0, -120.0]
     """
 
-    def call(self, padding_mask):
-        visible = ops.cast(padding_mask, self.compute_dtype)
+    # Not called `padding_mask`: Keras takes an argument whose name ends in `_mask` for one that it fills in itself.
+    def call(self, visible):
+        visible = ops.cast(visible, self.compute_dtype)
         return (1.0 - visible[:, None, None, :]) * MASK_BIAS
 
-    def compute_output_shape(self, padding_mask_shape):
-        return (padding_mask_shape[0], 1, 1, padding_mask_shape[1])
+    def compute_output_shape(self, visible_shape):
+        return (visible_shape[0], 1, 1, visible_shape[1])
 
 
 @keras.saving.register_keras_serializable("keras_bert")
