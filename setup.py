@@ -22,6 +22,10 @@ KERAS = [
 EXTRAS = {
     # Runs exported models; the only packages that export.runtime needs besides NumPy and tokenizers.
     "export": ["ai-edge-litert>=2.1"],
+    # Reads corpora that are compressed with Zstandard.
+    "zst": ["zstandard>=0.22"],
+    # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
+    "beam": ["apache-beam>=2.60", "protobuf<7"],
     # What the tests run with. JAX is here because the model code must run on both backends.
     "dev": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.17,<0.18", "jax>=0.6", "pre-commit>=4"],
 }

@@ -29,7 +29,7 @@ import export
 import keras_bert
 from keras_bert.datasets import intents
 
-LENGTH = 32  # tokens; the longest command of the data set has 30
+LENGTH = 28  # tokens; the longest command of the data set has 26
 SENTENCES = (
     "could you get me up at quarter to six on Monday",
     "it's way too dark in the kitchen",

@@ -12,31 +12,51 @@ __version__ = "0.1.0"
 _HOMES = {
     "BertConfig": "config",
     "BertTokenizer": "tokenizer",
+    "Devices": "training.strategy",
     "HashDropout": "dropout",
+    "Masking": "pretraining.masking",
+    "PretrainingPlan": "training.pretrain",
+    "TrainingModel": "training.training_model",
     "bert_encoder": "encoder",
     "bert_model": "heads",
+    "bert_optimizer": "training.optimizers",
+    "choose_devices": "training.strategy",
     "keep_freed_memory": "training.memory",
     "learn_vocabulary": "vocabulary",
     "load_assistant": "datasets",
     "load_encoder": "checkpoint",
     "load_model": "checkpoint",
     "pack": "packing",
+    "pretrain": "training.pretrain",
+    "pretraining_model": "pretraining.model",
+    "read_examples": "pretraining.corpus",
     "save_pretrained": "checkpoint",
+    "write_examples": "pretraining.corpus",
 }
 __all__ = [
     "BertConfig",
     "BertTokenizer",
+    "Devices",
     "HashDropout",
+    "Masking",
+    "PretrainingPlan",
+    "TrainingModel",
     "__version__",
     "bert_encoder",
     "bert_model",
+    "bert_optimizer",
+    "choose_devices",
     "keep_freed_memory",
     "learn_vocabulary",
     "load_assistant",
     "load_encoder",
     "load_model",
     "pack",
+    "pretrain",
+    "pretraining_model",
+    "read_examples",
     "save_pretrained",
+    "write_examples",
 ]
 
 if TYPE_CHECKING:
@@ -47,8 +67,15 @@ if TYPE_CHECKING:
     from keras_bert.encoder import bert_encoder
     from keras_bert.heads import bert_model
     from keras_bert.packing import pack
+    from keras_bert.pretraining.corpus import read_examples, write_examples
+    from keras_bert.pretraining.masking import Masking
+    from keras_bert.pretraining.model import pretraining_model
     from keras_bert.tokenizer import BertTokenizer
     from keras_bert.training.memory import keep_freed_memory
+    from keras_bert.training.optimizers import bert_optimizer
+    from keras_bert.training.pretrain import PretrainingPlan, pretrain
+    from keras_bert.training.strategy import Devices, choose_devices
+    from keras_bert.training.training_model import TrainingModel
     from keras_bert.vocabulary import learn_vocabulary
 
 

@@ -1,4 +1,4 @@
-"""The pretraining model equals the full heads at the masked positions, its loss equals the definition, and it learns."""
+"""The pretraining model equals the full heads at the masked positions, its loss the definition, and it learns."""
 
 import keras
 import numpy as np

@@ -137,13 +137,15 @@ class Masking:
         return tf.reduce_any(ids[:, :, None] == tf.constant(special_ids, ids.dtype), axis=-1)
 
 
-def mask_batches(dataset: tf.data.Dataset, masking: Masking, *, seed: int) -> tf.data.Dataset:
+def mask_batches(dataset: tf.data.Dataset, masking: Masking, *, seed: int, start: int = 0) -> tf.data.Dataset:
     """Mask every batch of a dataset. A repeated dataset is masked anew at every pass, for each batch has a number.
+
+    `start` is the number of the first one: a dataset that begins later is masked as the whole would be.
 
     Example:
         ```python
         data = mask_batches(packed.repeat(), Masking.for_tokenizer(tokenizer), seed=1)
         ```
     """
-    numbered = tf.data.Dataset.zip(tf.data.Dataset.counter(dtype=tf.int32), dataset)
+    numbered = tf.data.Dataset.zip(tf.data.Dataset.counter(start, dtype=tf.int32), dataset)
     return numbered.map(lambda number, batch: masking(batch, (seed, number)), num_parallel_calls=tf.data.AUTOTUNE)
