@@ -17,6 +17,7 @@ EXAMPLES = """examples:
   keras-bert tokenize all-MiniLM-L6-v2 "Hello, world!"
   keras-bert convert google-bert/bert-base-uncased bert-google/ --format google
   keras-bert vocabulary corpus/*.txt.gz --size 8000 --output vocab.txt
+  keras-bert pretrain corpus/*.txt.gz my-bert/ --size mini --steps 10000
 """
 
 
@@ -88,6 +89,39 @@ def vocabulary(arguments) -> dict:
     return {"output": str(arguments.output), "tokens": len(tokens)}
 
 
+def pretrain(arguments) -> dict:
+    """A BERT of one's own, from text files; started again, it goes on where it was."""
+    from keras_bert.config import BertConfig
+    from keras_bert.pretraining.corpus import write_examples
+    from keras_bert.tokenizer import BertTokenizer
+    from keras_bert.training.memory import keep_freed_memory
+    from keras_bert.training.pretrain import PretrainingPlan
+    from keras_bert.training.pretrain import pretrain as run
+    from keras_bert.vocabulary import learn_vocabulary, write_vocabulary
+
+    quiet, output, vocabulary = arguments.json, arguments.output, arguments.vocabulary
+    plan = PretrainingPlan(
+        steps=arguments.steps,
+        batch_size=arguments.batch_size,
+        learning_rate=arguments.learning_rate,
+        save_every=arguments.save_every,
+        mask_unit=arguments.mask,
+        seed=arguments.seed,
+    )
+    keep_freed_memory()
+    if vocabulary is None:
+        vocabulary = output / "vocab.txt"
+        if not vocabulary.exists():
+            size = arguments.vocabulary_size
+            write_vocabulary(learn_vocabulary(arguments.files, size, progress=not quiet), vocabulary)
+    tokenizer = BertTokenizer(vocabulary)
+    length = arguments.sequence_length
+    write_examples(arguments.files, output / "examples", tokenizer, sequence_length=length, progress=not quiet)
+    config = BertConfig.preset(arguments.size, vocabulary_size=tokenizer.vocabulary_size)
+    history = run(output / "examples", output, config, tokenizer, plan, verbose=0 if quiet else "auto")
+    return {"model": str(output / "model"), **{name: round(values[-1], 4) for name, values in history.items()}}
+
+
 # === Words in, words out ===
 
 
@@ -127,6 +161,23 @@ def _parser():
     command.add_argument("--size", type=int, default=30522, help="tokens to learn (default: %(default)s)")
     command.add_argument("--output", type=Path, default=Path("vocab.txt"), help="default: %(default)s")
     command.add_argument("--cased", action="store_true", help="keep upper case and accents")
+    command = add(pretrain, "corpus/*.txt.gz my-bert/ --size mini --steps 10000")
+    command.add_argument("files", nargs="+", help="text files, a blank line between documents; .gz, .jsonl; globs work")
+    command.add_argument("output", type=Path, help="the directory to write: model/, state/, examples/, history.jsonl")
+    command.add_argument(
+        "--size", default="mini", help="tiny, mini, small, medium, base or large (default: %(default)s)"
+    )
+    command.add_argument("--steps", type=int, default=10_000, help="default: %(default)s")
+    command.add_argument("--batch-size", type=int, default=32, help="rows of a step (default: %(default)s)")
+    command.add_argument("--learning-rate", type=float, default=5e-4, help="default: %(default)s")
+    command.add_argument("--sequence-length", type=int, default=128, help="default: %(default)s")
+    command.add_argument(
+        "--save-every", type=int, default=500, help="steps between saved states (default: %(default)s)"
+    )
+    command.add_argument("--vocabulary", type=Path, help="a vocab.txt; without it one is learned from the files")
+    command.add_argument("--vocabulary-size", type=int, default=8000, help="default: %(default)s")
+    command.add_argument("--mask", choices=("token", "word", "span"), default="token", help="default: %(default)s")
+    command.add_argument("--seed", type=int, default=0)
     return parser
 
 

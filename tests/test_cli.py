@@ -1,6 +1,7 @@
 """The command line prints what it should, in words and in JSON, and fails with one line."""
 
 import json
+import random
 
 import pytest
 
@@ -58,6 +59,39 @@ def test_vocabulary(tmp_path, capsys):
     tokens = output.read_text().split("\n")[:-1]
     assert len(tokens) == result["tokens"] <= 40
     assert tokens[:5] == VOCABULARY[:5]
+
+
+@pytest.mark.slow
+def test_pretrain_from_text_to_model(tmp_path, capsys):
+    chooser = random.Random(0)
+    sentence = " ".join
+    documents = [
+        "\n".join(
+            sentence(chooser.choices(["red", "green", "blue", "one", "two", "three"], k=6)) + "." for _ in range(6)
+        )
+        for _ in range(40)
+    ]
+    (tmp_path / "corpus.txt").write_text("\n\n".join(documents))
+    settings = [
+        "--size",
+        "tiny",
+        "--steps",
+        "4",
+        "--save-every",
+        "2",
+        "--batch-size",
+        "4",
+        "--sequence-length",
+        "32",
+        "--vocabulary-size",
+        "60",
+    ]
+    result = run_json(capsys, "pretrain", tmp_path / "corpus.txt", tmp_path / "out", *settings)
+    assert result["step"] == 4
+    assert result["mlm_logits_perplexity"] > 1
+    assert run_json(capsys, "info", tmp_path / "out" / "model")["outputs"] == ["mlm_logits", "nsp_logits"]
+    again = run_json(capsys, "pretrain", tmp_path / "corpus.txt", tmp_path / "out", *settings)
+    assert again == result  # nothing left to do
 
 
 def test_errors_are_one_line_and_exit_1(tmp_path, capsys):
