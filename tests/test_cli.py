@@ -63,29 +63,12 @@ def test_vocabulary(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_pretrain_from_text_to_model(tmp_path, capsys):
-    chooser = random.Random(0)
-    sentence = " ".join
-    documents = [
-        "\n".join(
-            sentence(chooser.choices(["red", "green", "blue", "one", "two", "three"], k=6)) + "." for _ in range(6)
-        )
-        for _ in range(40)
-    ]
+    chooser, words = random.Random(0), ["red", "green", "blue", "one", "two", "three"]
+    sentences = [" ".join(chooser.choices(words, k=6)) + "." for _ in range(240)]
+    documents = ["\n".join(sentences[start : start + 6]) for start in range(0, 240, 6)]
     (tmp_path / "corpus.txt").write_text("\n\n".join(documents))
-    settings = [
-        "--size",
-        "tiny",
-        "--steps",
-        "4",
-        "--save-every",
-        "2",
-        "--batch-size",
-        "4",
-        "--sequence-length",
-        "32",
-        "--vocabulary-size",
-        "60",
-    ]
+    numbers = {"steps": 4, "save-every": 2, "batch-size": 4, "sequence-length": 32, "vocabulary-size": 60}
+    settings = ["--size", "tiny", *(word for name, value in numbers.items() for word in (f"--{name}", value))]
     result = run_json(capsys, "pretrain", tmp_path / "corpus.txt", tmp_path / "out", *settings)
     assert result["step"] == 4
     assert result["mlm_logits_perplexity"] > 1
