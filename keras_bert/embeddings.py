@@ -27,7 +27,8 @@ def token_embedding(config, *, seed=None, name="token_embedding"):
 class BertEmbeddings(keras.layers.Layer):
     """Adds position and segment to token vectors; layer norm, dropout and, for narrow tables, a projection.
 
-    Takes `token_vectors [B, T, E]` and `segment_ids [B, T]`, gives `[B, T, H]`.
+    Takes `token_vectors [B, T, E]` and `segment_ids [B, T]`, gives `[B, T, H]`. Positions count from the row's start;
+    where a row holds several examples, `position_ids [B, T]` says otherwise.
 
     Example:
         >>> config = BertConfig.preset("tiny")
@@ -55,7 +56,7 @@ class BertEmbeddings(keras.layers.Layer):
         if self.config.table_dim != self.config.hidden_dim:
             self.projection = dense(self, self.config.hidden_dim, "projection", seed=seeds[3])
 
-    def build(self, token_vectors_shape, segment_ids_shape=None):
+    def build(self, token_vectors_shape, segment_ids_shape=None, position_ids_shape=None):
         self.segment.build(segment_ids_shape)
         self.norm.build(token_vectors_shape)
         if self.projection is not None:
@@ -69,8 +70,10 @@ class BertEmbeddings(keras.layers.Layer):
             trainable=not sinusoidal,
         )
 
-    def call(self, token_vectors, segment_ids, training=None):
-        x = token_vectors + self.segment(segment_ids) + self._positions(token_vectors)
+    def call(self, token_vectors, segment_ids, position_ids=None, training=None):
+        packed = position_ids is not None
+        positions = ops.take(self.position, position_ids, axis=0) if packed else self._positions(token_vectors)
+        x = token_vectors + self.segment(segment_ids) + positions
         x = self.dropout(self.norm(x), training=training)
         return x if self.projection is None else self.projection(x)
 
@@ -86,7 +89,7 @@ class BertEmbeddings(keras.layers.Layer):
             )
         return self.position[:length]
 
-    def compute_output_shape(self, token_vectors_shape, segment_ids_shape=None):
+    def compute_output_shape(self, token_vectors_shape, segment_ids_shape=None, position_ids_shape=None):
         return (*token_vectors_shape[:-1], self.config.hidden_dim)
 
     def get_config(self):

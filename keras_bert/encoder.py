@@ -41,6 +41,34 @@ class PaddingBias(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_bert")
+class PackedBias(keras.layers.Layer):
+    """What keeps several examples in one row apart: takes `padding_mask [B, T]` with the number of the example that
+    each token belongs to (from 1 on, 0 = padding); gives the bias `[B, 1, T, T]`, by which a token sees its own example
+    alone, and the positions `[B, T]`, which begin at 0 in every example.
+
+    Example:
+        >>> bias, positions = PackedBias()(np.array([[1, 1, 2]]))
+        >>> bias.numpy()[0, 0].tolist(), positions.numpy().tolist()
+        ([[0.0, 0.0, -120.0], [0.0, 0.0, -120.0], [-120.0, -120.0, 0.0]], [[0, 1, 0]])
+    """
+
+    def call(self, example):
+        apart = ops.not_equal(example[:, :, None], example[:, None, :])  # [B, T, T]
+        place = ops.arange(ops.shape(example)[1])
+        before = ops.logical_and(ops.logical_not(apart), (place[:, None] > place[None, :])[None])
+        positions = ops.sum(ops.cast(before, "int32"), axis=-1)
+        return ops.cast(apart[:, None], self.compute_dtype) * MASK_BIAS, positions
+
+    def compute_output_shape(self, example_shape):
+        batch, length = example_shape
+        return (batch, 1, length, length), (batch, length)
+
+    def compute_output_spec(self, example):
+        bias, positions = self.compute_output_shape(example.shape)
+        return keras.KerasTensor(bias, self.compute_dtype), keras.KerasTensor(positions, "int32")
+
+
+@keras.saving.register_keras_serializable("keras_bert")
 class SelfAttention(keras.layers.Layer):
     """Multi-head attention of a sequence to itself.
 
@@ -133,7 +161,10 @@ class EncoderBlock(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_bert")
 class Pooler(keras.layers.Layer):
-    """The state of the first token, through a dense layer with tanh: `[B, T, H]` → `[B, H]`."""
+    """The state of the first token, through a dense layer with tanh: `[B, T, H]` → `[B, H]`.
+
+    In packed rows, `starts [B, E]` says where the examples begin: one state each, `[B, E, H]`.
+    """
 
     def __init__(self, config, *, seed=None, **kwargs):
         super().__init__(**kwargs)
@@ -141,14 +172,14 @@ class Pooler(keras.layers.Layer):
         self.seed = seed
         self.dense = dense(self, self.config.hidden_dim, "dense", activation="tanh", seed=seed)
 
-    def build(self, x_shape):
+    def build(self, x_shape, starts_shape=None):
         self.dense.build((x_shape[0], x_shape[-1]))
 
-    def call(self, x):
-        return self.dense(x[:, 0, :])
+    def call(self, x, starts=None):
+        return self.dense(x[:, 0, :] if starts is None else ops.take_along_axis(x, starts[:, :, None], axis=1))
 
-    def compute_output_shape(self, x_shape):
-        return (x_shape[0], self.config.hidden_dim)
+    def compute_output_shape(self, x_shape, starts_shape=None):
+        return (*(starts_shape or x_shape[:1]), self.config.hidden_dim)
 
     def get_config(self):
         return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
@@ -161,6 +192,7 @@ def bert_encoder(
     config: BertConfig,
     *,
     return_attentions: bool = False,
+    packed: bool = False,
     sequence_length: int | None = None,
     seed: int | None = None,
     name: str = "bert",
@@ -171,6 +203,9 @@ def bert_encoder(
     `sequence_output [B, T, H]`, `pooled_output [B, H]`, `hidden_states` (a list of `num_layers + 1` tensors, the
     embeddings first) and, with `return_attentions`, `attentions` (a list of `num_layers` tensors `[B, N, T, T]`).
 
+    With `packed`, a row may hold several examples, and `padding_mask` says which token belongs to which: 1, 2, 3 …, and
+    0 for padding. Weights and their names are the same as without; `pooled_output` is that of the first example.
+
     Example:
         >>> encoder = bert_encoder(BertConfig.preset("tiny"))
         >>> ids = np.array([[101, 7592, 102]])
@@ -179,9 +214,12 @@ def bert_encoder(
     """
     seeds = spread_seed(seed, config.num_layers + 3)
     inputs = {key: keras.Input((sequence_length,), dtype="int32", name=key) for key in INPUT_NAMES}
-    bias = PaddingBias(name="padding_bias")(inputs["padding_mask"])
+    if packed:
+        bias, *positions = PackedBias(name="padding_bias")(inputs["padding_mask"])
+    else:
+        bias, positions = PaddingBias(name="padding_bias")(inputs["padding_mask"]), ()
     token_vectors = token_embedding(config, seed=seeds[-1])(inputs["token_ids"])
-    x = BertEmbeddings(config, seed=seeds[-2], name="embeddings")(token_vectors, inputs["segment_ids"])
+    x = BertEmbeddings(config, seed=seeds[-2], name="embeddings")(token_vectors, inputs["segment_ids"], *positions)
     hidden_states, attentions = [x], []
     for index in range(config.num_layers):
         x, probabilities = EncoderBlock(config, seed=seeds[index], name=f"block_{index}")(x, bias)

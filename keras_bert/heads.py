@@ -16,6 +16,7 @@ names.
 from collections.abc import Sequence
 
 import keras
+from keras import ops
 
 from keras_bert.config import BertConfig
 from keras_bert.dropout import HashDropout
@@ -58,15 +59,18 @@ class MaskedLMTransform(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_bert")
 class OutputBias(keras.layers.Layer):
-    """Adds one trained number per output: the bias that the tied MLM decoder has of its own."""
+    """Adds one trained number per output: the bias that the tied MLM decoder has of its own.
+
+    With `ids`, `x` has scores of those outputs alone.
+    """
 
     def build(self, x_shape):
         self.bias = self.add_weight(name="bias", shape=(x_shape[-1],), initializer="zeros")
 
-    def call(self, x):
-        return x + self.bias
+    def call(self, x, ids=None):
+        return x + (self.bias if ids is None else ops.take(self.bias, ids))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape, ids_shape=None):
         return tuple(x_shape)
 
 
@@ -136,9 +140,10 @@ def masked_lm_logits(encoder: keras.Model, vectors=None, *, seed: int | None = N
     return OutputBias(name="mlm_bias")(scores)
 
 
-def next_sentence_logits(encoder: keras.Model, *, seed: int | None = None):
+def next_sentence_logits(encoder: keras.Model, pooled=None, *, seed: int | None = None):
     """Two scores for a pair of segments: the second follows the first (class 0), or is a random one (class 1)."""
-    return _linear(encoder.output["pooled_output"], 2, "next_sentence", encoder_config(encoder), seed)
+    pooled = encoder.output["pooled_output"] if pooled is None else pooled
+    return _linear(pooled, 2, "next_sentence", encoder_config(encoder), seed)
 
 
 def _classify(vectors, num_classes, name, config, rate, seed):

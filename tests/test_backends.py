@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-MODEL_TESTS = ("test_encoder.py", "test_dropout.py", "test_heads.py", "test_serialization.py")
+MODEL_TESTS = (
+    "test_encoder.py",
+    "test_dropout.py",
+    "test_heads.py",
+    "test_serialization.py",
+    "test_row_packing.py",
+    "test_sampled_softmax.py",
+)
 
 
 def run(command, backend):

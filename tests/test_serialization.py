@@ -8,9 +8,10 @@ from test_encoder import CONFIG, batch, randomize
 
 from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import BertEmbeddings
-from keras_bert.encoder import EncoderBlock, PaddingBias, Pooler, SelfAttention, bert_encoder
+from keras_bert.encoder import EncoderBlock, PackedBias, PaddingBias, Pooler, SelfAttention, bert_encoder
 from keras_bert.heads import HEADS, MaskedLMTransform, OutputBias, bert_model
 from keras_bert.pretraining.model import GatherPositions
+from keras_bert.pretraining.sampled_softmax import DrawNegatives, RowScores, SampledLogits
 
 VECTORS = np.random.default_rng(0).normal(size=(2, 6, CONFIG.hidden_dim)).astype("float32")
 BIAS = np.zeros((2, 1, 1, 6), "float32")
@@ -19,7 +20,9 @@ SEGMENTS = np.array([[0, 0, 0, 1, 1, 1]] * 2, "int32")
 LAYERS = [
     (HashDropout(0.1, seed=3), (VECTORS,)),
     (PaddingBias(), (SEGMENTS,)),
+    (PackedBias(), (SEGMENTS,)),
     (BertEmbeddings(CONFIG, seed=1), (VECTORS, SEGMENTS)),
+    (BertEmbeddings(CONFIG, seed=1), (VECTORS, SEGMENTS, SEGMENTS)),
     (
         BertEmbeddings(CONFIG.replace(embedding_dim=4, position="sinusoidal"), seed=1),
         (VECTORS[..., :4], SEGMENTS),
@@ -27,13 +30,18 @@ LAYERS = [
     (SelfAttention(CONFIG, seed=1), (VECTORS, BIAS)),
     (EncoderBlock(CONFIG.replace(activation="gelu_tanh"), seed=1), (VECTORS, BIAS)),
     (Pooler(CONFIG, seed=1), (VECTORS,)),
+    (Pooler(CONFIG, seed=1), (VECTORS, SEGMENTS[:, :2])),
     (MaskedLMTransform(CONFIG, seed=1), (VECTORS,)),
     (OutputBias(), (VECTORS,)),
     (GatherPositions(), (VECTORS, SEGMENTS[:, :2])),
+    (DrawNegatives(9, 4, token_counts=range(9), seed=1), (SEGMENTS,)),
+    (RowScores(), (VECTORS, VECTORS[0])),
+    (SampledLogits(), (VECTORS, VECTORS[..., 0], VECTORS, SEGMENTS, SEGMENTS[0], BIAS[0, 0, 0])),
 ]
 
 MODELS = {
     "encoder": lambda: bert_encoder(CONFIG),
+    "packed encoder": lambda: bert_encoder(CONFIG, packed=True),
     "encoder with attentions": lambda: bert_encoder(CONFIG, return_attentions=True),
     "narrow, sinusoidal, relu": lambda: bert_encoder(
         CONFIG.replace(embedding_dim=4, position="sinusoidal", activation="relu")

@@ -5,12 +5,22 @@ own because in pretraining the MLM head looks at the masked positions alone; ove
 vocabulary would cost more than the encoder.
 """
 
+from collections.abc import Sequence
+
 import keras
 from keras import ops
 
 from keras_bert.config import BertConfig
-from keras_bert.encoder import bert_encoder, encoder_config
+from keras_bert.encoder import PackedBias, bert_encoder, encoder_config
 from keras_bert.heads import masked_lm_logits, next_sentence_logits
+from keras_bert.pretraining.sampled_softmax import (
+    SampledAccuracy,
+    SampledCrossEntropy,
+    SampledPerplexity,
+    sampled_masked_lm_logits,
+)
+
+MAX_EXAMPLES = 16  # of a packed row
 
 # === Layers ===
 
@@ -34,6 +44,10 @@ def pretraining_model(
     *,
     max_predictions: int = 20,
     next_sentence: bool = True,
+    packed: bool = False,
+    max_examples: int = MAX_EXAMPLES,
+    negatives: int | None = None,
+    token_counts: Sequence[int] | None = None,
     encoder: keras.Model | None = None,
     seed: int | None = None,
     model_class: type[keras.Model] = keras.Model,
@@ -44,7 +58,12 @@ def pretraining_model(
         config: Sizes. Ignored where `encoder` is given.
         max_predictions: M, as in the masking.
         next_sentence: Whether there is an NSP head; without one it is a RoBERTa-style masked LM.
-        encoder: An encoder to go on training; `None` makes a new one.
+        packed: Whether a row holds several examples (`row_packing.py`); `nsp_logits` are `[B, E, 2]` then.
+        max_examples: E, as in the packing.
+        negatives: K: in training, tell each masked token from K drawn ones instead of from all; for vocabularies of
+            100,000 and more. The model then takes `masked_ids` too; see `sampled_softmax.py`. `None`: full softmax.
+        token_counts: How often each id occurs in the text (`count_tokens`), for the draws; `None` takes Zipf's law.
+        encoder: An encoder to go on training, itself `packed` where this is; `None` makes a new one.
         seed: Seed of the initial weights and of dropout.
         model_class: The class of the model, for those with a training step of their own.
 
@@ -53,13 +72,25 @@ def pretraining_model(
         >>> sorted((name, tuple(tensor.shape)) for name, tensor in model.output.items())
         [('mlm_logits', (None, 4, 100)), ('nsp_logits', (None, 2))]
     """
-    encoder = encoder or bert_encoder(config, seed=seed)
+    encoder = encoder or bert_encoder(config, packed=packed, seed=seed)
+    if isinstance(encoder.get_layer("padding_bias"), PackedBias) != packed:
+        raise ValueError(f"The encoder was not made with packed={packed}; make it by bert_encoder(…, packed={packed}).")
+    inputs = dict(encoder.input)
     positions = keras.Input((max_predictions,), dtype="int32", name="masked_positions")
     vectors = GatherPositions(name="masked_vectors")(encoder.output["sequence_output"], positions)
-    outputs = {"mlm_logits": masked_lm_logits(encoder, vectors, seed=seed)}
+    if negatives is None:
+        outputs = {"mlm_logits": masked_lm_logits(encoder, vectors, seed=seed)}
+    else:
+        ids = inputs["masked_ids"] = keras.Input((max_predictions,), dtype="int32", name="masked_ids")
+        logits = sampled_masked_lm_logits(encoder, vectors, ids, negatives, token_counts=token_counts, seed=seed)
+        outputs = {"mlm_logits": logits}
     if next_sentence:
-        outputs["nsp_logits"] = next_sentence_logits(encoder, seed=seed)
-    return model_class({**encoder.input, "masked_positions": positions}, outputs, name="pretraining")
+        pooled = None
+        if packed:
+            inputs["example_starts"] = keras.Input((max_examples,), dtype="int32", name="example_starts")
+            pooled = encoder.get_layer("pooler")(encoder.output["sequence_output"], inputs["example_starts"])
+        outputs["nsp_logits"] = next_sentence_logits(encoder, pooled, seed=seed)
+    return model_class({**inputs, "masked_positions": positions}, outputs, name="pretraining")
 
 
 def losses_and_metrics(model: keras.Model) -> dict:
@@ -72,6 +103,10 @@ def losses_and_metrics(model: keras.Model) -> dict:
     """
     losses = {"mlm_logits": _cross_entropy("mlm_loss")}
     metrics = {"mlm_logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), Perplexity(name="perplexity")]}
+    if "masked_ids" in model.input:  # sampled softmax: in training, other classes than in evaluation
+        size = encoder_config(model).vocabulary_size
+        losses["mlm_logits"] = SampledCrossEntropy(size, name="mlm_loss")
+        metrics["mlm_logits"] = [SampledAccuracy(size, name="accuracy"), SampledPerplexity(size, name="perplexity")]
     if "nsp_logits" in model.output:
         losses["nsp_logits"] = _cross_entropy("nsp_loss")
         metrics["nsp_logits"] = [keras.metrics.SparseCategoricalAccuracy(name="accuracy")]
@@ -101,8 +136,13 @@ def _token_cross_entropy(ids, logits):
     return keras.losses.sparse_categorical_crossentropy(ids, logits, from_logits=True)
 
 
-def features_and_labels(batch: dict, *, next_sentence: bool = True):
+def features_and_labels(batch: dict, *, next_sentence: bool = True, sampled: bool = False):
     """A masked batch as `fit` takes it: `(inputs, labels, sample_weights)`.
+
+    Args:
+        batch: What `mask_batches` gives.
+        next_sentence: As for the model.
+        sampled: Whether the model has `negatives`, and so takes `masked_ids`.
 
     Example:
         ```python
@@ -111,11 +151,15 @@ def features_and_labels(batch: dict, *, next_sentence: bool = True):
     """
     import tensorflow as tf  # late: the model alone runs on JAX without TensorFlow
 
-    names = ("token_ids", "segment_ids", "padding_mask", "masked_positions")
+    names = ["token_ids", "segment_ids", "padding_mask", "masked_positions"]
+    names += ["masked_ids"] if sampled else []
     labels, weights = {"mlm_logits": batch["masked_ids"]}, {"mlm_logits": batch["masked_weights"]}
     if next_sentence:
         labels["nsp_logits"] = batch["next_sentence_label"]
         weights["nsp_logits"] = tf.ones_like(batch["next_sentence_label"], tf.float32)
+        if "example_starts" in batch:  # packed rows
+            names.append("example_starts")
+            weights["nsp_logits"] = batch["next_sentence_weight"]
     return {name: batch[name] for name in names}, labels, weights
 
 
