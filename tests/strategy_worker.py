@@ -14,7 +14,10 @@ STEPS, BATCH, LENGTH, VOCABULARY = 20, 8, 12, 40
 
 
 def make_dataset():
-    """Deterministic batches of token ids with labels for both heads."""
+    """Deterministic batches of token ids with labels and weights for both heads.
+
+    The halves of a batch have very unequal weights, so that a device that divides by its own would show.
+    """
     import numpy as np
     import tensorflow as tf
 
@@ -23,7 +26,12 @@ def make_dataset():
     mask = (np.arange(LENGTH) < random.integers(4, LENGTH + 1, (examples, 1))).astype("int32")
     x = {"token_ids": ids * mask, "segment_ids": mask * 0, "padding_mask": mask}
     y = {"mlm_logits": (ids + 1) % VOCABULARY, "nsp_logits": ids[:, 0] % 2}
-    return tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH, drop_remainder=True)
+    few = np.where(np.arange(examples)[:, None] % BATCH < BATCH // 2, 0.8, 0.05)
+    weights = {
+        "mlm_logits": (random.random((examples, LENGTH)) < few).astype("float32"),
+        "nsp_logits": random.uniform(0, 2, examples).astype("float32"),
+    }
+    return tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH, drop_remainder=True)
 
 
 def make_model():
@@ -48,11 +56,13 @@ def compile_model(model, **options):
     """AdamW and both losses, with the options that are under test."""
     import keras
 
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    by_weight = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+    by_rows = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(
         keras.optimizers.AdamW(1e-3, weight_decay=0.01, epsilon=1e-6, global_clipnorm=1.0),
-        loss={"mlm_logits": loss, "nsp_logits": loss},
-        metrics={"mlm_logits": "sparse_categorical_accuracy"},
+        loss={"mlm_logits": by_weight, "nsp_logits": by_rows},
+        loss_weights={"mlm_logits": 1.0, "nsp_logits": 0.5},
+        weighted_metrics={"mlm_logits": "sparse_categorical_accuracy"},
         **options,
     )
     return model

@@ -206,3 +206,23 @@ def test_one_device_trains_as_keras_does():
 def test_gradient_accumulation_must_be_a_count():
     with pytest.raises(ValueError, match="gradient_accumulation_steps=0: expected an integer of at least 1"):
         small_model(gradient_accumulation_steps=0)
+
+
+def test_a_mask_on_an_output_is_named_where_the_batch_is_divided():
+    ids = keras.Input((4,), dtype="int32")
+    model = TrainingModel(ids, keras.layers.Dense(1)(keras.layers.Embedding(5, 2, mask_zero=True)(ids)))
+    x, y = np.array([[1, 2, 0, 0], [3, 4, 1, 2]]), np.ones((2, 4, 1))
+    model.compile("sgd", "mse", jit_compile=False)
+    model.fit(x, y, batch_size=2, verbose=0)
+    model.compile("sgd", "mse", jit_compile=False, gradient_accumulation_steps=2)
+    with pytest.warns(UserWarning, match=r"An output carries a Keras mask.*Give sample weights instead"):
+        model.fit(x, y, batch_size=2, verbose=0)
+
+
+def test_weights_with_a_regularizer_train():
+    inputs = keras.Input((3,))
+    model = TrainingModel(inputs, keras.layers.Dense(1, kernel_initializer="ones", kernel_regularizer="l2")(inputs))
+    model.compile(keras.optimizers.SGD(1.0), "mse", jit_compile=False)
+    history = model.fit(np.zeros((2, 3)), np.zeros((2, 1)), verbose=0).history
+    np.testing.assert_allclose(history["loss"], [0.03], atol=1e-6)
+    np.testing.assert_allclose(model.get_weights()[0], 1 - 0.02, atol=1e-6)

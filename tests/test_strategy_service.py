@@ -1,18 +1,21 @@
 """tf.data service as input: a worker dies in the middle, and every example still arrives exactly once."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
-from strategy_processes import finish, start
+from pretraining_run import write_tiny_examples
+from strategy_processes import cluster_of, finish, free_ports, start
 
+from keras_bert.pretraining.reading import read_examples
 from keras_bert.training.data_service import Ledger, read_through_service
 from keras_bert.training.strategy import Devices
 
-SPLITS, EXAMPLES = 30, 50
+SPLITS, EXAMPLES = 31, 50  # 16 splits for one training process, 15 for the other: one ends before the other
 
 
 def read_split(split):
@@ -20,15 +23,21 @@ def read_split(split):
 
 
 @pytest.mark.slow
-def test_no_example_is_lost_when_a_worker_is_killed():
-    """In a process of its own, because readers of a dead worker stay behind in it."""
-    (printed,) = finish(start("data_service_reader.py", SPLITS, EXAMPLES))
-    result = json.loads(printed.splitlines()[-1])
-    assert result["killed_after"] < SPLITS * EXAMPLES / 2 < len(result["received"])
-    assert sorted(result["received"]) == list(range(SPLITS * EXAMPLES))
-    full, rest = divmod(SPLITS * EXAMPLES // 2, 8)
-    assert result["batch_sizes"] == 2 * [*full * [8], rest], "batches are full across splits"
-    assert "2 of 2 splits are missing, 3 among them. Start workers" in result["silence"]
+def test_two_workers_fit_through_a_service_and_no_example_is_lost_when_one_of_its_workers_is_killed(tmp_path):
+    directory = write_tiny_examples(tmp_path / "examples", documents=20)
+    (port,), configs = free_ports(1), cluster_of(2)
+    arguments = ("data_service_trainer.py", port, SPLITS, EXAMPLES, directory)
+    printed = finish(*(start(*arguments, TF_CONFIG=config) for config in configs))
+    chief, other = (json.loads(text.splitlines()[-1]) for text in printed)
+    assert chief["killed"] == -signal.SIGKILL
+    assert any("asking again for" in text for text in printed), "nothing was lost, so nothing was proved"
+    assert chief["seen"] == other["seen"] == [1.0] * (SPLITS * EXAMPLES)
+    assert chief["steps"] == other["steps"] == -(-16 * EXAMPLES // 4), "4 rows each of the global batch of 8"
+    assert chief["sizes"] == [8] * 18 + [6], "batches are full across splits"
+    assert "2 of 2 splits are missing, 3 among them. Start workers" in chief["silence"]
+    names = ("next_sentence_label", "token_ids", "segment_ids")
+    once = [[batch[name].numpy().tolist() for name in names] for batch in read_examples(directory, batch_size=1)]
+    assert sorted(chief["rows"]) == sorted(2 * once), "every example once a pass, by two processes, over two passes"
 
 
 def test_more_processes_than_splits():

@@ -60,10 +60,9 @@ def read_examples(
             batch["token_ids"].to_tensor()
         ```
     """
-    directory = os.fspath(directory)
-    manifest = load_manifest(directory)
-    _check_expectations(directory, manifest, tokenizer, {"sequence_length": sequence_length, "pairs": pairs})
-    paths = _check_shards(directory, manifest, verify)
+    paths = check_shards(
+        directory, tokenizer=tokenizer, verify=verify, expected={"sequence_length": sequence_length, "pairs": pairs}
+    )
     if not 0 <= shard_index < shard_count:
         raise ValueError(f"shard_index={shard_index} of shard_count={shard_count}; pass 0 to {shard_count - 1}.")
     by_file = len(paths) >= shard_count
@@ -73,7 +72,7 @@ def read_examples(
     if shuffle:
         records = records.shuffle(shuffle_buffer, seed=seed)
     records = records.batch(batch_size or _PARSED_AT_ONCE, drop_remainder=drop_remainder and batch_size is not None)
-    batches = records.map(_parse, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+    batches = records.map(parse_examples, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return batches if batch_size else batches.unbatch()
 
 
@@ -86,7 +85,14 @@ def _read_records(paths, shuffle, seed):
     )
 
 
-def _parse(records):
+def parse_examples(records: tf.Tensor) -> dict:
+    """A batch of serialized examples as ragged rows, the way `read_examples` gives them.
+
+    Example:
+        ```python
+        batches = tf.data.TFRecordDataset(paths).batch(256).map(parse_examples)
+        ```
+    """
     parsed = tf.io.parse_example(records, _FEATURES)
     token_ids = tf.cast(parsed["token_ids"], tf.int32)
     first = parsed["first_length"]
@@ -100,6 +106,26 @@ def _parse(records):
 
 
 # === Checks ===
+
+
+def check_shards(
+    directory: str | os.PathLike, *, tokenizer: Any = None, verify: bool = False, expected: dict | None = None
+) -> list[str]:
+    """The paths of the shards in a directory, after a look whether they are whole and what the caller expects.
+
+    Args:
+        directory, tokenizer, verify: As for `read_examples`.
+        expected: Settings of the manifest that must have these values; `None` stands for any.
+
+    Example:
+        ```python
+        paths = check_shards("examples", tokenizer=tokenizer)
+        ```
+    """
+    directory = os.fspath(directory)
+    manifest = load_manifest(directory)
+    _check_expectations(directory, manifest, tokenizer, expected or {})
+    return _check_shards(directory, manifest, verify)
 
 
 def _check_expectations(directory, manifest: Manifest, tokenizer, expected):

@@ -9,9 +9,14 @@ ledger, and what is missing when nothing more arrives is asked for again; what t
 What is guaranteed: in one pass each example is delivered once, as long as the reading process lives and at least one
 worker does, and if `read_split` gives the same examples in the same order each time. Splits arrive in any order. A
 reading process that is started again begins its pass anew.
+
+A service is started with TensorFlow alone: `tf.data.experimental.service.DispatchServer` on one machine, a
+`WorkerServer` on each that makes examples.
 """
 
 import contextlib
+import logging
+import os
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +24,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_bert.pretraining.manifest import load_manifest
+from keras_bert.pretraining.reading import check_shards, parse_examples
 from keras_bert.training.strategy import Devices
+
+_LOG = logging.getLogger(__name__)
+_PARSED_AT_ONCE = 256
 
 
 def read_through_service(
@@ -40,8 +50,8 @@ def read_through_service(
             runs on the workers, so it must be TensorFlow alone.
         service: The dispatcher's address, `"grpc://host:port"`.
         batch_size: The global batch size.
-        devices: Training processes among which the splits are dealt out; the result needs `distribute(...,
-            shard="none")`. `None`: this process reads them all.
+        devices: Training processes among which the splits are dealt out; `fit` takes the result from
+            `devices.distribute(dataset, shard="none")`. `None`: this process reads them all.
         drop_remainder: Leave out the last batch where it is not full.
         patience: Seconds without a chunk after which the missing splits are asked for again. Doubles each time nothing
             came; after three such times in a row it is an error.
@@ -59,8 +69,13 @@ def read_through_service(
 
     def deliver() -> Iterator[Any]:
         ledger = Ledger(len(mine))
-        waited, fruitless = patience, 0
+        waited, fruitless, before = patience, 0, None
         while ledger.missing():
+            if before is not None:
+                _LOG.warning(
+                    "Nothing came from the tf.data service at %s for %.1f s: asking again for %d of %d splits.",
+                    *(service, waited, len(ledger.missing()), len(mine)),
+                )
             before = ledger.chunks
             yield from ledger.take(_ask(mine, ledger.missing(), read_split, service, batch_size), waited)
             fruitless = fruitless + 1 if ledger.chunks == before else 0
@@ -74,6 +89,61 @@ def read_through_service(
 
     dataset = tf.data.Dataset.from_generator(deliver, output_signature=chunk_spec)
     return dataset.rebatch(batch_size, drop_remainder=drop_remainder).prefetch(tf.data.AUTOTUNE)
+
+
+def read_examples_through_service(
+    directory: str | os.PathLike,
+    *,
+    service: str,
+    batch_size: int,
+    tokenizer: Any = None,
+    devices: Devices | None = None,
+    shuffle_buffer: int = 1 << 14,
+    seed: int = 0,
+    patience: float = 30.0,
+) -> tf.data.Dataset:
+    """Endless batches of what `write_examples` wrote, read and parsed by a tf.data service; each example once a pass.
+
+    The batches are those of `read_examples`, in an order that depends on who is faster: a run that is started again
+    begins a new pass. Every worker of the service must see the directory under the same name.
+
+    Args:
+        directory: Where the shards and their manifest are.
+        service, batch_size, devices, patience: As for `read_through_service`.
+        tokenizer: Whose vocabulary the examples must have.
+        shuffle_buffer: How many examples to choose among.
+        seed: Of that choice.
+
+    Example:
+        ```python
+        data = read_examples_through_service("gs://…/examples", service="grpc://host:5000", batch_size=256)
+        ```
+    """
+    paths = check_shards(directory, tokenizer=tokenizer)
+    length = load_manifest(os.fspath(directory)).settings.sequence_length
+    # Fewer shards than training processes are read in several parts.
+    parts = -(-(1 if devices is None else devices.num_workers) // len(paths))
+
+    def read_part(number):
+        records = tf.data.TFRecordDataset(tf.gather(paths, number // parts)).shard(parts, number % parts)
+        return records.batch(_PARSED_AT_ONCE).map(lambda batch: _pad(parse_examples(batch), length)).unbatch()
+
+    options = {"service": service, "batch_size": batch_size, "devices": devices, "patience": patience}
+    rows = read_through_service(range(len(paths) * parts), read_part, **options).unbatch()
+    batches = rows.shuffle(shuffle_buffer, seed=seed).repeat().batch(batch_size, drop_remainder=True)
+    return batches.map(_unpad, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+
+def _pad(batch, length):
+    """Ragged rows as dense ones, with their lengths: the ledger's chunks are dense."""
+    ragged = {name: batch[name].to_tensor(shape=[None, length]) for name in ("token_ids", "segment_ids")}
+    return {**batch, **ragged, "length": batch["token_ids"].row_lengths()}
+
+
+def _unpad(batch):
+    length = batch.pop("length")
+    ragged = ("token_ids", "segment_ids")
+    return {**batch, **{name: tf.RaggedTensor.from_tensor(batch[name], lengths=length) for name in ragged}}
 
 
 class Ledger:

@@ -12,14 +12,23 @@ there, each closed by an override of `keras.Model`:
 - Gradient accumulation: the optimizer's own fails under a strategy. Here a replica works through its batch in parts and
   adds up their gradients, so a step is a step to optimizer, schedule and callbacks.
 
-A replica that got fewer examples than the others (the last batch of an epoch) counts by its examples, so the step
-equals that of one device. Replicas draw their own dropout masks.
+A replica that got fewer examples than the others (the last batch of an epoch) counts by its examples, and a loss that
+is divided by the sum of its weights is divided by that of the global batch (`whole_batch_loss.py`), so the step equals
+that of one device. Replicas draw their own dropout masks.
 """
 
 import contextlib
 
 import keras
 import tensorflow as tf
+
+from keras_bert.training.whole_batch_loss import (
+    batch_totals,
+    row_count,
+    scaled_losses,
+    share_of_batch,
+    warn_of_masks,
+)
 
 
 class ReplicaSteps(keras.Model):
@@ -32,41 +41,44 @@ class ReplicaSteps(keras.Model):
 
     def train_step(self, data):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        check_parts = _check_parts(_rows(x), self.gradient_accumulation_steps)
+        check_parts = _check_parts(row_count(x), self.gradient_accumulation_steps)
+        totals = batch_totals(self._compile_loss, x, sample_weight)
         with tf.control_dependencies(check_parts), self._replica_state() as (values, keep):
-            gradients, values = self._compiled(self._accumulate)(x, y, sample_weight, values)
+            gradients, values = self._compiled(self._accumulate)(x, y, sample_weight, totals, values)
             keep(values)
-        gradients = _sum_over_replicas(gradients, share=_share_of_batch(x))
+        share = share_of_batch(x, totals)
+        gradients = _sum_over_replicas([g if g is None else g * tf.cast(share, g.dtype) for g in gradients])
         self.optimizer.apply_gradients(zip(gradients, self.trainable_weights, strict=True))
         return self._replica_logs()
 
     def test_step(self, data):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
 
-        def evaluate(x, y, sample_weight, values):
+        def evaluate(x, y, sample_weight, totals, values):
             with self._state_of(values) as new_values:
-                self._measure(x, y, sample_weight, training=False)
+                self._measure(x, y, sample_weight, totals, training=False)
             return new_values()
 
+        totals = batch_totals(self._compile_loss, x, sample_weight)
         with self._replica_state() as (values, keep):
-            keep(self._compiled(evaluate)(x, y, sample_weight, values))
+            keep(self._compiled(evaluate)(x, y, sample_weight, totals, values))
         return self._replica_logs()
 
-    def _accumulate(self, x, y, sample_weight, values):
+    def _accumulate(self, x, y, sample_weight, totals, values):
         """The mean gradients over the parts of a batch, and the state after them."""
         parts = self.gradient_accumulation_steps
         if parts == 1:
-            return self._gradients(x, y, sample_weight, values)
+            return self._gradients(x, y, sample_weight, totals, values)
 
         def part(index):
             return keras.tree.map_structure(lambda rows: _part(rows, index, parts), (x, y, sample_weight))
 
         # The first part goes before the loop: it shows which weights have a gradient.
-        gradients, values = self._gradients(*part(0), values)
+        gradients, values = self._gradients(*part(0), totals, values)
         used = [index for index, gradient in enumerate(gradients) if gradient is not None]
 
         def add_part(index, total, values):
-            more, values = self._gradients(*part(index), values)
+            more, values = self._gradients(*part(index), totals, values)
             return index + 1, [old + more[at] for old, at in zip(total, used, strict=True)], values
 
         start = (tf.constant(1), [gradients[at] for at in used], values)
@@ -75,25 +87,33 @@ class ReplicaSteps(keras.Model):
             gradients[at] = gradient / parts
         return gradients, values
 
-    def _gradients(self, x, y, sample_weight, values):
+    def _gradients(self, x, y, sample_weight, totals, values):
         with self._state_of(values) as new_values:
             with tf.GradientTape() as tape:
-                loss = self.optimizer.scale_loss(self._measure(x, y, sample_weight, training=True))
+                loss = self.optimizer.scale_loss(self._measure(x, y, sample_weight, totals, training=True))
             gradients = tape.gradient(loss, self.trainable_weights)
         return [g if g is None else tf.convert_to_tensor(g) for g in gradients], new_values()
 
-    def _measure(self, x, y, sample_weight, training):
-        """The loss of this replica's rows, noted in the metrics."""
+    def _measure(self, x, y, sample_weight, totals, training):
+        """The loss of this replica's rows, as their part of the global batch, noted in the metrics."""
         y_pred = self(x, training=training)
-        loss = self._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
         # Keras divides a replica's loss by the number of replicas, because their gradients are summed.
         replicas = self.distribute_strategy.num_replicas_in_sync
-        self._loss_tracker.update_state(loss * tf.cast(replicas, loss.dtype), sample_weight=_rows(x))
+        if replicas > 1 or self.gradient_accumulation_steps > 1:
+            warn_of_masks(y_pred)
+        with scaled_losses(self._compile_loss, x, sample_weight, totals):
+            loss = self._compute_loss(x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=training)
+        self._loss_tracker.update_state(loss * tf.cast(replicas, loss.dtype), sample_weight=row_count(x))
         self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
         return loss
 
     def _replica_logs(self):
-        logs = self.get_metrics_result()
+        """The metrics over all replicas; Keras' mean of their means is wrong where rows or weights are unequal."""
+        summed = [variable for variable in self.metrics_variables if variable.aggregation == "sum"]
+        # A copy lies on this replica's device, which several machines ask for; what a variable gives may lie on none.
+        values = _sum_over_replicas([tf.identity(variable.value) for variable in summed])
+        with _ReplicaScope(state_mapping=list(zip(summed, values, strict=True))):
+            logs = self.get_metrics_result()
         if isinstance(self.distribute_strategy, tf.distribute.MultiWorkerMirroredStrategy):
             return {name: tf.reshape(value, [1]) for name, value in logs.items()}
         return logs
@@ -125,7 +145,7 @@ class ReplicaSteps(keras.Model):
     def _state_of(self, values):
         """Compute with these values instead of the variables'; the function that it gives returns the new ones."""
         variables = self._changing_variables()
-        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))) as scope:
+        with _ReplicaScope(state_mapping=list(zip(variables, values, strict=True))) as scope:
             yield lambda: [tf.convert_to_tensor(scope.get_current_value(variable)) for variable in variables]
 
     # === How Keras runs the steps ===
@@ -180,27 +200,21 @@ class ReplicaSteps(keras.Model):
             return self._symbolic_build(data_batch=keras.tree.map_structure(local, data_batch))
 
 
-def _rows(x):
-    return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
+class _ReplicaScope(keras.StatelessScope):
+    """Where weights that nobody gave a value keep their own: Keras' regularizers ask the scope for all of them."""
+
+    def get_current_value(self, variable):
+        value = super().get_current_value(variable)
+        return variable._value if value is None else value
 
 
-def _share_of_batch(x):
-    """How much this replica's mean counts: 1 where all have the same number of examples."""
+def _sum_over_replicas(values):
+    """Each value added up over all replicas; `None` stays `None`."""
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
-        return tf.constant(1.0)
-    rows = tf.cast(_rows(x), "float32")
-    return rows * context.num_replicas_in_sync / context.all_reduce("SUM", rows)
-
-
-def _sum_over_replicas(gradients, share):
-    """The gradients of the global batch: every replica's, by its share; `None` stays `None`."""
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return gradients
-    present = [g * tf.cast(share, g.dtype) for g in gradients if g is not None]
-    summed = iter(context.all_reduce("SUM", present))
-    return [g if g is None else next(summed) for g in gradients]
+        return values
+    summed = iter(context.all_reduce("SUM", [value for value in values if value is not None]))
+    return [value if value is None else next(summed) for value in values]
 
 
 def _part(rows, index, parts):

@@ -123,7 +123,8 @@ class Devices:
             batch_size: That size, to check it; not needed where the dataset's shapes tell (`drop_remainder=True`).
             shard: For several machines. `"data"`: each reads everything and keeps its part of each batch, so a step is
                 the step of one device. `"files"`: each reads its own files, of which there must be at least one a
-                machine. `"none"`: the dataset already holds this machine's own examples, in batches of the global size.
+                machine. `"none"`: the dataset already holds this machine's own examples, in batches of the global size,
+                as those of `data_service.py` do.
 
         Example:
             >>> batches = tf.data.Dataset.range(64).batch(32)
