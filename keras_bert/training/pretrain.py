@@ -1,89 +1,114 @@
 """Shards of examples → a pretrained model: one call that trains, and that can be killed and started again.
 
 Takes what `pretraining/corpus.py` wrote, gives a model directory with the encoder and both heads, and a history of
-losses. A room of its own because this is where the others meet: reading, masking, the model, the optimizer, the devices
-and the state. Every batch is a function of seed and step, which is what makes a resumed run equal to one that was never
-killed.
+losses. A room of its own because this is where the others meet: input, model, optimizer, devices, state and records. A
+second phase on longer rows is a second run that starts from the first one's model.
 """
 
 import functools
-import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import keras
-import numpy as np
-import tensorflow as tf
 
-from keras_bert.checkpoint import save_pretrained
+from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.config import BertConfig
+from keras_bert.encoder import encoder_config
+from keras_bert.heads import bert_model
 from keras_bert.pretraining.manifest import load_manifest
-from keras_bert.pretraining.masking import Masking, mask_batches
-from keras_bert.pretraining.model import features_and_labels, losses_and_metrics, pretraining_model
-from keras_bert.pretraining.reading import read_examples
+from keras_bert.pretraining.model import losses_and_metrics, pretraining_model
 from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.optimizers import bert_optimizer
-from keras_bert.training.resume import SaveState, restore_state
-from keras_bert.training.strategy import choose_devices
-from keras_bert.training.training_model import TrainingModel
+from keras_bert.training.pretraining_input import (
+    has_next_sentence,
+    max_predictions,
+    token_counts,
+    training_batches,
+    validation_batches,
+)
+from keras_bert.training.pretraining_plan import Phase, PretrainingPlan
+from keras_bert.training.resume import SaveState, require_writable, restore_state
+from keras_bert.training.run_records import HISTORY, RecordHistory, StopOnNaN, read_history, write_plan
+from keras_bert.training.strategy import Devices, choose_devices
+from keras_bert.training.token_count import TokenCountingModel
+
+_STEPS_PER_EXECUTION = 8
+
+# === Runs ===
 
 
-@dataclass(frozen=True, kw_only=True)
-class PretrainingPlan:
-    """How to pretrain: a value that can be printed and changed with `dataclasses.replace`.
+def pretrain_in_phases(
+    phases: Sequence[Phase],
+    output: str | os.PathLike,
+    config: BertConfig | None,
+    tokenizer: BertTokenizer,
+    *,
+    start_from: str | os.PathLike | None = None,
+    verbose: int | str = "auto",
+) -> list[dict[str, list[float]]]:
+    """Pretrain in several phases, such as 90 % of the steps on 128 tokens and the rest on 512, which is cheaper.
+
+    Every phase goes on from the model of the one before, with an optimizer and a schedule of its own. Started again on
+    the same `output`, it goes on where it was, in whichever phase.
 
     Args:
-        steps: Training steps.
-        batch_size: Rows of a step, on all devices together.
-        learning_rate: The peak of the schedule.
-        optimizer: `"adamw"`, or `"lamb"` for batches of thousands.
-        warmup: The share of the steps in which the rate climbs.
-        max_predictions: The most masked tokens of a row.
-        mask_unit: What is hidden together: `"token"`, `"word"` or `"span"`.
-        save_every: Steps between two saved states; also the length of what Keras calls an epoch.
-        strategy: Which devices; see `choose_devices`.
-        seed: Of everything: weights, dropout, order, masks.
+        phases: In their order.
+        output: Gets `phase-1/`, `phase-2/`, …, each with what `pretrain` writes, and the last model as `model/`.
+        config, tokenizer, start_from, verbose: As for `pretrain`; `max_sequence_length` must be enough for all phases.
+
+    Returns:
+        The history of each phase.
+
+    Example:
+        ```python
+        short = Phase(examples="examples-128", plan=PretrainingPlan(steps=9000, batch_size=64))
+        long = Phase(examples="examples-512", plan=PretrainingPlan(steps=1000, batch_size=16))
+        pretrain_in_phases([short, long], "my-bert", BertConfig.preset("mini"), tokenizer)
+        ```
     """
-
-    steps: int
-    batch_size: int = 32
-    learning_rate: float = 1e-4
-    optimizer: str = "adamw"
-    warmup: float = 0.1
-    max_predictions: int = 20
-    mask_unit: str = "token"
-    save_every: int = 500
-    strategy: str = "auto"
-    seed: int = 0
-
-    def __post_init__(self):
-        if self.save_every < 1 or self.steps < 1 or self.steps % self.save_every:
-            raise ValueError(
-                f"steps={self.steps} must be a multiple of save_every={self.save_every}, and both at least 1."
-            )
+    output, histories, chosen, model = Path(output), [], {}, None
+    if not phases:
+        raise ValueError("phases is empty; expected at least one Phase.")
+    for number, phase in enumerate(phases, start=1):
+        kind = (phase.plan.strategy, phase.plan.precision)
+        if kind not in chosen:  # several machines can find each other only once
+            chosen[kind] = choose_devices(kind[0], precision=kind[1])
+        # Handed on in memory: on several machines the chief may still be writing it.
+        source = _load_source(start_from) if model is None else model
+        directory = output / f"phase-{number}"
+        model = _run(phase, directory, config, tokenizer, chosen[kind], source, start_from, verbose)
+        histories.append(read_history(directory / HISTORY))
+        start_from = directory / "model"
+    if chosen[kind].is_chief:
+        save_pretrained(model, output / "model", tokenizer=tokenizer)
+    return histories
 
 
 def pretrain(
     examples: str | os.PathLike,
     output: str | os.PathLike,
-    config: BertConfig,
+    config: BertConfig | None,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
     *,
     validation: str | os.PathLike | None = None,
+    start_from: str | os.PathLike | None = None,
     verbose: int | str = "auto",
 ) -> dict[str, list[float]]:
     """Pretrain a BERT on the examples in a directory; started again on the same `output`, it goes on where it was.
 
     Args:
         examples: A directory that `write_examples` wrote.
-        output: Gets `model/` (opens in `load_model` and in transformers), `state/` and `history.jsonl`.
-        config: Sizes; `vocabulary_size` must be the tokenizer's.
+        output: Gets `model/` (opens in `load_model` and in transformers), `state/`, `history.jsonl`, `plan.json` and
+            `logs/` (TensorBoard's); `write_report` draws them.
+        config: Sizes; `vocabulary_size` must be the tokenizer's. `None` takes those of `start_from`.
         tokenizer: The one that the examples were made with.
         plan: How to train.
         validation: Another directory of examples, measured after every `save_every` steps.
+        start_from: A model directory or name whose encoder and heads to go on with, instead of random weights.
         verbose: As for `fit`.
 
     Returns:
@@ -95,135 +120,153 @@ def pretrain(
         pretrain("examples", "my-bert", BertConfig.preset("mini"), tokenizer, plan)
         ```
     """
-    output = Path(output)
-    if config.vocabulary_size != tokenizer.vocabulary_size:
-        raise ValueError(
-            f"config.vocabulary_size={config.vocabulary_size}, but the tokenizer has {tokenizer.vocabulary_size} "
-            "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
-        )
-    devices = choose_devices(plan.strategy)
-    next_sentence = load_manifest(os.fspath(examples)).settings.pairs != "single"
+    devices = choose_devices(plan.strategy, precision=plan.precision)
+    phase = Phase(examples=examples, plan=plan, validation=validation)
+    _run(phase, Path(output), config, tokenizer, devices, _load_source(start_from), start_from, verbose)
+    return read_history(Path(output) / HISTORY)
+
+
+def _run(phase, output, config, tokenizer, devices, source, start_from, verbose):
+    """Train one phase from where it was, and save it; gives the model."""
+    plan = phase.plan
+    require_writable(output)
+    devices.replica_batch_size(plan.batch_size // plan.accumulation)
+    config = _check_sizes(config, source, tokenizer)
     with devices.scope():
-        model = pretraining_model(
-            config,
-            max_predictions=plan.max_predictions,
-            next_sentence=next_sentence,
-            seed=plan.seed,
-            model_class=TrainingModel,
-        )
-        optimizer = bert_optimizer(plan.learning_rate, plan.steps, name=plan.optimizer, warmup=plan.warmup)
-        options = devices.compile_options(steps_per_execution=min(8, plan.save_every))
-        model.compile(optimizer, **losses_and_metrics(model), **options)
+        model = _compiled_model(phase.examples, config, plan, devices)
+        if source is not None:
+            _copy_weights(source, model)
         done = restore_state(model, output / "state")
-        batches_from = functools.partial(training_batches, examples, config, tokenizer, plan)
-        data = batches_from(done)
-        checks = None if validation is None else _validation_batches(validation, config, tokenizer, plan)
-        callbacks = [StopOnNaN(output, batches_from), History(output / "history.jsonl", plan, done)]
+        _check_place(done, plan, output)
         if devices.is_chief:
-            callbacks.append(SaveState(output / "state"))
+            write_plan(output, _describe(phase, config, devices, start_from))
+            if verbose:
+                print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
+        if done < plan.steps:
+            _fit(model, phase, output, config, tokenizer, devices, done, verbose)
+    plain = _plain_model(model, config)
+    if devices.is_chief:
+        save_pretrained(plain, output / "model", tokenizer=tokenizer)
+    return plain
+
+
+def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
+    plan = phase.plan
+    batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan)
+    epoch = {"steps_per_epoch": plan.save_every}
+    callbacks = [StopOnNaN(output, batches_from, **epoch)]
+    if devices.is_chief:
+        callbacks += [RecordHistory(output, start=done, **epoch), SaveState(output / "state", **epoch)]
+    checks = None
+    if phase.validation is not None:
+        checks = validation_batches(phase.validation, config, tokenizer, plan, replicas=devices.num_replicas)
+        checks = devices.distribute(checks)
+    try:
         model.fit(
-            devices.distribute(data, batch_size=plan.batch_size),
-            steps_per_epoch=plan.save_every,
+            devices.distribute(batches_from(done), batch_size=plan.batch_size),
             initial_epoch=done // plan.save_every,
             epochs=plan.steps // plan.save_every,
             validation_data=checks,
             shuffle=False,
             verbose=verbose,
             callbacks=callbacks,
+            **epoch,
         )
-    if devices.is_chief:
-        save_pretrained(model, output / "model", tokenizer=tokenizer)
-    return read_history(output / "history.jsonl")
+    except KeyboardInterrupt:
+        states = sorted((output / "state").glob("step-*"))
+        kept = f"the state after step {int(states[-1].name[5:]):,} is in {states[-1]}" if states else "no state yet"
+        raise KeyboardInterrupt(f"interrupted; {kept}. Start the same again to go on from there.") from None
 
 
-# === Input ===
+# === The model ===
 
 
-def training_batches(
-    examples: str | os.PathLike, config: BertConfig, tokenizer: BertTokenizer, plan: PretrainingPlan, start: int = 0
-) -> tf.data.Dataset:
-    """The endless batches of a plan from a step on, as `fit` takes them."""
-    data = read_examples(examples, batch_size=plan.batch_size, tokenizer=tokenizer, seed=plan.seed, drop_remainder=True)
-    return _masked(data.repeat().skip(start), examples, config, tokenizer, plan, start)
+def _compiled_model(examples, config, plan, devices):
+    if plan.dropout is not None:
+        config = config.replace(dropout=plan.dropout, attention_dropout=plan.dropout)
+    model = pretraining_model(
+        config,
+        max_predictions=max_predictions(examples, plan),
+        next_sentence=has_next_sentence(examples),
+        packed=plan.packed,
+        negatives=plan.negatives,
+        token_counts=None if plan.negatives is None else token_counts(examples, config),
+        seed=plan.seed,
+        model_class=TokenCountingModel,
+    )
+    optimizer = bert_optimizer(plan.learning_rate, plan.steps, name=plan.optimizer, warmup=plan.warmup)
+    # Keras rounds an epoch up to whole executions, so these must divide it.
+    at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
+    options = devices.compile_options(steps_per_execution=at_once, gradient_accumulation_steps=plan.accumulation)
+    model.compile(optimizer, **losses_and_metrics(model), **options)
+    return model
 
 
-def _validation_batches(examples, config, tokenizer, plan):
-    data = read_examples(examples, batch_size=plan.batch_size, tokenizer=tokenizer, shuffle=False, drop_remainder=True)
-    return _masked(data, examples, config, tokenizer, plan, start=0).cache()
+def _plain_model(model, config):
+    """The trained weights in an ordinary BERT with both heads: whole precision, one example a row, its own dropout."""
+    heads = ["masked_lm"] + (["next_sentence"] if "nsp_logits" in model.output else [])
+    plain = bert_model(config, heads)
+    _copy_weights(model, plain)
+    return plain
 
 
-def _masked(data, examples, config, tokenizer, plan, start):
-    settings = load_manifest(os.fspath(examples)).settings
-    if settings.sequence_length > config.max_sequence_length:
+def _load_source(start_from):
+    return None if start_from is None else load_model(start_from)[0]
+
+
+def _copy_weights(source: keras.Model, target: keras.Model) -> None:
+    """Give every layer the weights of the layer of that name; one that the source has not keeps its own."""
+    theirs = {layer.name: layer for layer in source.layers}
+    ours = [layer for layer in target.layers if layer.weights]
+    if missing := [layer.name for layer in ours if layer.name not in theirs]:
+        warnings.warn(f"The model to start from has no {', '.join(missing)}: these begin at random.", stacklevel=4)
+    for layer in ours:
+        if layer.name in theirs:
+            for variable, trained in zip(layer.weights, theirs[layer.name].weights, strict=True):
+                variable.assign(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(trained)))
+
+
+# === Checks and records ===
+
+
+def _check_sizes(config, source, tokenizer):
+    if config is None and source is None:
+        raise ValueError("config=None: expected a BertConfig, or a model to start_from.")
+    config = encoder_config(source) if config is None else config
+    if config.vocabulary_size != tokenizer.vocabulary_size:
         raise ValueError(
-            f"{examples} has rows of {settings.sequence_length} tokens, over max_sequence_length="
-            f"{config.max_sequence_length}; write the examples shorter, or make the model longer."
+            f"config.vocabulary_size={config.vocabulary_size}, but the tokenizer has {tokenizer.vocabulary_size} "
+            "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
         )
-    masking = Masking.for_tokenizer(tokenizer, max_predictions=plan.max_predictions, unit=plan.mask_unit)
-    padded = data.map(lambda batch: _pad(batch, settings.sequence_length, tokenizer.pad_id), tf.data.AUTOTUNE)
-    masked = mask_batches(padded, masking, seed=plan.seed, start=start)
-    next_sentence = settings.pairs != "single"
-    return masked.map(lambda batch: features_and_labels(batch, next_sentence=next_sentence)).prefetch(4)
+    if source is not None:
+        there, wanted = encoder_config(source).to_dict(), config.to_dict()
+        free = ("dropout", "attention_dropout")
+        wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
+        if wrong:
+            raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
+    return config
 
 
-def _pad(batch, length, pad_id):
-    tokens, shape = batch["token_ids"], [None, length]
+def _check_place(done, plan, output):
+    if done % plan.save_every:
+        raise ValueError(
+            f"{output} has the state of step {done}, no multiple of save_every={plan.save_every}; go on with a number "
+            "that divides it."
+        )
+
+
+def _describe(phase, config, devices: Devices, start_from):
+    manifest = load_manifest(os.fspath(phase.examples))
     return {
-        "token_ids": tokens.to_tensor(pad_id, shape=shape),
-        "segment_ids": batch["segment_ids"].to_tensor(0, shape=shape),
-        "padding_mask": tf.ones_like(tokens).to_tensor(0, shape=shape),
-        "next_sentence_label": batch["next_sentence_label"],
+        "plan": asdict(phase.plan),
+        "config": config.to_dict(),
+        "examples": {
+            "directory": os.fspath(phase.examples),
+            "rows": manifest.examples,
+            "tokens": manifest.tokens,
+            "sequence_length": manifest.settings.sequence_length,
+            "pairs": manifest.settings.pairs,
+        },
+        "devices": f"{devices.name}: {devices.num_replicas} × {devices.device_type}, {devices.precision}",
+        "start_from": None if start_from is None else os.fspath(start_from),
     }
-
-
-# === Looking on ===
-
-
-class StopOnNaN(keras.callbacks.Callback):
-    """Stops at the first loss that is no number, and saves the batch for a look. The last good state stays."""
-
-    def __init__(self, directory: Path, batches_from: Callable[[int], tf.data.Dataset]):
-        super().__init__()
-        self.directory, self.batches_from = directory, batches_from
-
-    def on_train_batch_end(self, batch, logs=None):
-        if np.isfinite(logs["loss"]):
-            return
-        step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
-        path = self.directory / f"nan-batch-{step}.npz"
-        inputs, labels, _ = next(iter(self.batches_from(step - 1)))  # drawn again, by seed and step
-        np.savez(path, **{name: value.numpy() for name, value in {**inputs, **labels}.items()})
-        raise FloatingPointError(
-            f"The loss at step {step} is {logs['loss']}; its batch is in {path}. Start again from the last good state "
-            "with a lower learning rate or stronger clipping."
-        )
-
-
-class History(keras.callbacks.Callback):
-    """Writes a line of JSON at the end of every epoch; after a resume, what a killed run wrote too much is cut off."""
-
-    def __init__(self, path: Path, plan: PretrainingPlan, start: int):
-        super().__init__()
-        self.path, self.plan, self.start = path, plan, start
-
-    def on_train_begin(self, logs=None):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        rows = [row for row in _rows(self.path) if row["step"] <= self.start]
-        self.path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-        (self.path.parent / "plan.json").write_text(json.dumps(asdict(self.plan), indent=2) + "\n", encoding="utf-8")
-
-    def on_epoch_end(self, epoch, logs=None):
-        row = {"step": (epoch + 1) * self.plan.save_every, **{name: float(value) for name, value in logs.items()}}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
-
-
-def read_history(path: str | os.PathLike) -> dict[str, list[float]]:
-    """The columns of a `history.jsonl`."""
-    rows = _rows(Path(path))
-    return {name: [row.get(name, float("nan")) for row in rows] for name in (rows[0] if rows else {})}
-
-
-def _rows(path):
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]  # a killed run may leave half a line

@@ -28,6 +28,8 @@ class SaveState(keras.callbacks.Callback):
     Args:
         directory: Where states go, as `step-000001000/`.
         keep: How many to keep.
+        steps_per_epoch: What `fit` gets, to count steps by epochs; `None` counts what the optimizer counts, which
+            leaves out the steps that float16's loss scaling skips.
 
     Example:
         ```python
@@ -37,33 +39,41 @@ class SaveState(keras.callbacks.Callback):
         ```
     """
 
-    def __init__(self, directory: str | os.PathLike, *, keep: int = 2):
+    def __init__(self, directory: str | os.PathLike, *, keep: int = 2, steps_per_epoch: int | None = None):
         super().__init__()
         if keep < 1:
             raise ValueError(f"keep={keep}: at least one state must be kept.")
-        self.directory, self.keep = Path(directory), keep
+        self.directory, self.keep, self.steps_per_epoch = Path(directory), keep, steps_per_epoch
 
     def on_train_begin(self, logs=None):
-        try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            probe = self.directory / ".writable"
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
-            raise OSError(f"{self.directory} cannot be written ({error}); choose another directory.") from error
+        require_writable(self.directory)
 
     def on_epoch_end(self, epoch, logs=None):
-        save_state(self.model, self.directory, keep=self.keep)
+        step = None if self.steps_per_epoch is None else (epoch + 1) * self.steps_per_epoch
+        save_state(self.model, self.directory, keep=self.keep, step=step)
 
 
-def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 2) -> Path:
+def require_writable(directory: str | os.PathLike) -> None:
+    """Raise where nothing can be written: better before hours of work than after."""
+    directory = Path(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise OSError(f"{directory} cannot be written ({error}); choose another directory.") from error
+
+
+def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 2, step: int | None = None) -> Path:
     """Write the state of a model in training; gives its directory. Older ones than the newest `keep` are deleted.
 
-    The new state is complete on the disk before an old one goes: a full disk leaves the last good one.
+    The new state is complete on the disk before an old one goes: a full disk leaves the last good one. `step` is the
+    place in the data; `None` takes the optimizer's count of updates.
     """
     directory = Path(directory)
     arrays = {name: _to_numpy(variable) for name, variable in _state(model).items()}
-    step = int(_to_numpy(model.optimizer.iterations))
+    step = int(_to_numpy(model.optimizer.iterations)) if step is None else step
     final, partial = directory / f"step-{step:09d}", directory / f".step-{step:09d}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -106,7 +116,7 @@ def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
         )
     for name, array in arrays.items():
         variables[name].assign(array)
-    return int(_to_numpy(model.optimizer.iterations))
+    return int(_NAME.fullmatch(states[-1].name).group(1))
 
 
 def _state(model):
@@ -127,7 +137,8 @@ def _states(directory):
 
 
 def _to_numpy(variable):
-    array = keras.ops.convert_to_numpy(variable.value if isinstance(variable, keras.Variable) else variable)
+    # By way of a tensor: a variable that lies on several devices is no array by itself.
+    array = keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(variable))
     return np.asarray(array, order="C")  # ascontiguousarray would make a scalar a vector
 
 
