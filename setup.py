@@ -24,12 +24,18 @@ EXTRAS = {
     "export": ["ai-edge-litert>=2.1"],
     # Reads corpora that are compressed with Zstandard.
     "zst": ["zstandard>=0.22"],
+    # Measures models: reports, correlations, calibration, pictures.
+    "evaluate": ["scikit-learn>=1.5", "scipy>=1.11", "matplotlib>=3.8"],
+    # Draws the report of a pretraining.
+    "plots": ["matplotlib>=3.8"],
+    # Searches hyper-parameters (examples/tune_hyperparameters.py).
+    "tune": ["keras-tuner>=1.4.8"],
     # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
     "beam": ["apache-beam>=2.60", "protobuf<7"],
     # What the tests run with. JAX is here because the model code must run on both backends.
     "dev": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.17,<0.18", "jax>=0.6", "pre-commit>=4"],
 }
-EXTRAS["dev"] += EXTRAS["export"]
+EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"]
 
 setup(
     name="keras-bert-edge",

@@ -15,8 +15,13 @@ _HOMES = {
     "Devices": "training.strategy",
     "HashDropout": "dropout",
     "Masking": "pretraining.masking",
-    "PretrainingPlan": "training.pretrain",
+    "Phase": "training.pretraining_plan",
+    "PretrainingPlan": "training.pretraining_plan",
+    "RECIPES": "training.recipes",
+    "Recipe": "training.recipes",
+    "TextClassifier": "tasks.classification",
     "TrainingModel": "training.training_model",
+    "augment": "tasks.augmentation",
     "bert_encoder": "encoder",
     "bert_model": "heads",
     "bert_optimizer": "training.optimizers",
@@ -26,22 +31,32 @@ _HOMES = {
     "load_assistant": "datasets",
     "load_encoder": "checkpoint",
     "load_model": "checkpoint",
+    "load_task": "tasks.task",
     "pack": "packing",
     "pretrain": "training.pretrain",
+    "pretrain_in_phases": "training.pretrain",
     "pretraining_model": "pretraining.model",
     "read_examples": "pretraining.corpus",
+    "read_glue": "tasks.glue",
+    "read_rows": "tasks.rows",
     "save_pretrained": "checkpoint",
     "write_examples": "pretraining.corpus",
+    "write_report": "training.pretraining_report",
 }
 __all__ = [
+    "RECIPES",
     "BertConfig",
     "BertTokenizer",
     "Devices",
     "HashDropout",
     "Masking",
+    "Phase",
     "PretrainingPlan",
+    "Recipe",
+    "TextClassifier",
     "TrainingModel",
     "__version__",
+    "augment",
     "bert_encoder",
     "bert_model",
     "bert_optimizer",
@@ -51,12 +66,17 @@ __all__ = [
     "load_assistant",
     "load_encoder",
     "load_model",
+    "load_task",
     "pack",
     "pretrain",
+    "pretrain_in_phases",
     "pretraining_model",
     "read_examples",
+    "read_glue",
+    "read_rows",
     "save_pretrained",
     "write_examples",
+    "write_report",
 ]
 
 if TYPE_CHECKING:
@@ -70,10 +90,18 @@ if TYPE_CHECKING:
     from keras_bert.pretraining.corpus import read_examples, write_examples
     from keras_bert.pretraining.masking import Masking
     from keras_bert.pretraining.model import pretraining_model
+    from keras_bert.tasks.augmentation import augment
+    from keras_bert.tasks.classification import TextClassifier
+    from keras_bert.tasks.glue import read_glue
+    from keras_bert.tasks.rows import read_rows
+    from keras_bert.tasks.task import load_task
     from keras_bert.tokenizer import BertTokenizer
     from keras_bert.training.memory import keep_freed_memory
     from keras_bert.training.optimizers import bert_optimizer
-    from keras_bert.training.pretrain import PretrainingPlan, pretrain
+    from keras_bert.training.pretrain import pretrain, pretrain_in_phases
+    from keras_bert.training.pretraining_plan import Phase, PretrainingPlan
+    from keras_bert.training.pretraining_report import write_report
+    from keras_bert.training.recipes import RECIPES, Recipe
     from keras_bert.training.strategy import Devices, choose_devices
     from keras_bert.training.training_model import TrainingModel
     from keras_bert.vocabulary import learn_vocabulary

@@ -31,6 +31,16 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return shifted / np.sum(shifted, axis=-1, keepdims=True)
 
 
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """A probability for each number by itself, where several labels may hold at once.
+
+    Example:
+        >>> sigmoid(np.array([0.0])).tolist()
+        [0.5]
+    """
+    return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(logits)))  # no overflow, unlike 1 / (1 + exp(-x))
+
+
 def rank_labels(logits: np.ndarray, labels: list[str] | tuple[str, ...]) -> list[Label]:
     """All classes of one text, the likeliest first.
 

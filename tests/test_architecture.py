@@ -19,14 +19,16 @@ ORDER = (
     "vocabulary",
     "tokenizer",
     "packing",
+    "tokenized_texts",
+    "bucketing",
     "dropout",
     "embeddings",
     "encoder",
     "heads",
     "checkpoint",
     "pretraining",
-    "tasks",
     "training",
+    "tasks",
     "cli",
 )
 

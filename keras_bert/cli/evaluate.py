@@ -1,0 +1,58 @@
+"""`keras-bert evaluate`: a fine-tuned model and labelled texts → a table, and a JSON file for scripts."""
+
+import json
+import os
+from pathlib import Path
+
+from keras_bert.cli.data import add_data_arguments, read_labelled
+from keras_bert.cli.words import add_command
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "evaluate", run, example="sentiment/ test.tsv --output results.json --plots plots/")
+    command.add_argument("model", help="a directory that finetune wrote")
+    command.add_argument("data", metavar="DATA", help="a .tsv, .csv or .jsonl file with labelled texts")
+    command.add_argument("--split", default="dev", help="with --glue: which split (default: %(default)s)")
+    command.add_argument("--output", type=Path, help="write the numbers here, as JSON")
+    command.add_argument("--plots", type=Path, help="draw the confusion matrix and the calibration here, as PNG")
+    add_data_arguments(command.add_argument_group("data"))
+
+
+def run(arguments) -> dict:
+    """How good a fine-tuned model is on labelled texts."""
+    from keras_bert.tasks.task import load_task
+
+    task = load_task(arguments.model)
+    kind = getattr(task, "kind", None)
+    rows = read_labelled(arguments, arguments.data, arguments.split, numeric=kind == "regression")
+    report = task.evaluate(rows)
+    numbers = report.to_dict()
+    if arguments.plots is not None:
+        numbers |= _draw(task, rows, report, arguments.plots)
+    if arguments.output is not None:
+        partial = arguments.output.with_name(f".{arguments.output.name}.partial")
+        partial.write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(partial, arguments.output)
+    if arguments.json:
+        return numbers
+    print(report)
+    if rows.report.dropped:
+        print(rows.report)
+    done = {"output": str(arguments.output)} if arguments.output else {}
+    return done | ({"plots": str(arguments.plots)} if arguments.plots else {}) or {"examples": len(rows)}
+
+
+def _draw(task, rows, report, directory):
+    from keras_bert.tasks.calibration import calibration_report, plot_reliability
+    from keras_bert.tasks.metrics import plot_confusion
+
+    if task.kind != "single_label":
+        raise ValueError(f"--plots shows classes; this model is {task.kind}. Leave it out.")
+    directory.mkdir(parents=True, exist_ok=True)
+    plot_confusion(report, directory / "confusion.png")
+    texts = rows.texts if rows[0].pair is None else list(zip(rows.texts, rows.pairs, strict=True))
+    calibration = calibration_report(task.logits(texts), [task.labels.index(label) for label in rows.labels])
+    plot_reliability(calibration, directory / "calibration.png")
+    print(calibration)
+    return {"calibration": calibration.to_dict()}

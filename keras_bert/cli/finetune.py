@@ -1,0 +1,111 @@
+"""`keras-bert finetune`: labelled texts and pretrained weights → a model directory that answers.
+
+Reads the data, says what it dropped, trains by a recipe, saves. Ctrl-C saves the best model so far; killed, the same
+command goes on where it was.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+from keras_bert.cli.data import add_data_arguments, read_labelled
+from keras_bert.cli.words import add_command
+
+RECIPES = ("standard", "few_sample", "frozen", "lora", "bitfit")
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    example = "train.tsv sentiment/ --validation dev.tsv --text sentence --recipe standard"
+    command = add_command(commands, "finetune", run, example=example)
+    command.add_argument("data", metavar="DATA", help="a .tsv, .csv or .jsonl file with labelled texts")
+    command.add_argument("output", type=Path, help="the model directory to write")
+    command.add_argument("--model", default="all-MiniLM-L6-v2", help="pretrained weights (default: %(default)s)")
+    command.add_argument("--task", choices=("classification",), default="classification", help="default: %(default)s")
+    command.add_argument("--kind", choices=("single_label", "multi_label", "regression"), help="found from the labels")
+    command.add_argument(
+        "--validation", metavar="FILE", help="more of it to measure on; without it a tenth is held out"
+    )
+    add_data_arguments(command.add_argument_group("data"))
+    group = command.add_argument_group("training")
+    group.add_argument("--recipe", choices=RECIPES, default="standard", help="default: %(default)s")
+    group.add_argument("--learning-rate", type=float, help="instead of the recipe's")
+    group.add_argument("--epochs", type=float, help="instead of the recipe's")
+    group.add_argument("--steps", type=int, help="at least so many steps, for small data")
+    group.add_argument("--batch-size", type=int, help="instead of the recipe's")
+    group.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="a run each; the best is kept")
+    group.add_argument("--metric", help="what decides on validation data (accuracy, macro_f1, matthews …)")
+    group.add_argument("--balanced", action="store_true", help="weigh classes so that each counts the same")
+    group.add_argument("--sequence-length", type=int, default=128, help="the most tokens (default: %(default)s)")
+    group.add_argument("--windows", action="store_true", help="read longer texts in windows instead of cutting them")
+
+
+def run(arguments) -> dict:
+    """A model fine-tuned on labelled texts; started again after a kill, it goes on where it was."""
+    from keras_bert.tasks.classification import TextClassifier
+    from keras_bert.training.memory import keep_freed_memory
+
+    keep_freed_memory()
+    train, validation, kind = _read(arguments)
+    classifier = TextClassifier.from_pretrained(
+        arguments.model,
+        labels=None if kind == "regression" else _classes(train),
+        kind=kind,
+        sequence_length=arguments.sequence_length,
+        long_texts="windows" if arguments.windows else "cut",
+    )
+    names = ("learning_rate", "epochs", "steps", "batch_size")
+    changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    if arguments.seeds:
+        changes["seeds"] = tuple(arguments.seeds)
+    state = arguments.output / "state"
+    report = classifier.fit(
+        train,
+        validation_data=validation,
+        recipe=arguments.recipe,
+        metric=arguments.metric,
+        class_weight="balanced" if arguments.balanced else None,
+        directory=state,
+        verbose=0 if arguments.json else "auto",
+        **changes,
+    )
+    classifier.save(arguments.output)
+    if not report.interrupted:
+        shutil.rmtree(state, ignore_errors=True)
+    _say(arguments, str(report))
+    return {
+        "model": str(arguments.output),
+        report.metric: round(report.best.score, 4),
+        "examples": len(train),
+        "seconds": round(sum(trial.seconds for trial in report.runs), 1),
+    }
+
+
+def _read(arguments):
+    """Training rows, validation rows, and what kind of labels they have."""
+    from keras_bert.tasks.glue import glue_task
+    from keras_bert.tasks.rows import stratified_split
+
+    kind = arguments.kind
+    if arguments.glue:
+        kind = "regression" if glue_task(arguments.glue).kind == "regression" else "single_label"
+    rows = read_labelled(arguments, arguments.data, "train", numeric=kind == "regression")
+    if kind is None:
+        kind = "multi_label" if any(isinstance(example.label, tuple) for example in rows) else "single_label"
+    _say(arguments, str(rows.report))
+    if arguments.glue or arguments.validation:
+        path = arguments.validation or arguments.data
+        return rows, read_labelled(arguments, path, "dev", numeric=kind == "regression"), kind
+    train, validation = stratified_split(rows, 0.1, seed=0)
+    _say(arguments, f"no --validation: {len(validation):,} of {len(rows):,} rows are held out to measure on")
+    return train, validation, kind
+
+
+def _classes(rows):
+    from keras_bert.tasks.rows import describe_labels
+
+    return sorted(name for name, _ in describe_labels(rows).counts)
+
+
+def _say(arguments, words):
+    print(words, file=sys.stderr if arguments.json else sys.stdout)

@@ -1,0 +1,62 @@
+"""`keras-bert predict`: a fine-tuned model and texts → answers."""
+
+import json
+from pathlib import Path
+
+from keras_bert.cli.words import add_command
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "predict", run, example='sentiment/ "What a lovely film!"')
+    command.add_argument("model", help="a directory that finetune wrote")
+    command.add_argument("texts", nargs="*", help="texts to answer")
+    command.add_argument(
+        "--input", type=Path, help="a file with a text a line; a tab stands before the second of a pair"
+    )
+    command.add_argument("--output", type=Path, help="write a line of JSON for each text here")
+
+
+def run(arguments) -> dict:
+    """The answers of a fine-tuned model."""
+    from keras_bert.tasks.task import load_task
+
+    texts = _texts(arguments)
+    answers = [_plain(answer) for answer in load_task(arguments.model).predict(texts)]
+    if arguments.output is not None:
+        lines = [{"text": text, "answer": answer} for text, answer in zip(texts, answers, strict=True)]
+        arguments.output.write_text(
+            "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8"
+        )
+        return {"output": str(arguments.output), "texts": len(texts)}
+    if arguments.json:
+        return {"texts": texts, "answers": answers}
+    return {_shown(text): _words(answer) for text, answer in zip(texts, answers, strict=True)}
+
+
+def _texts(arguments):
+    texts = list(arguments.texts)
+    if arguments.input is not None:
+        lines = arguments.input.read_text(encoding="utf-8").splitlines()
+        texts += [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines if line.strip()]
+    if not texts:
+        raise ValueError("There is no text; pass some after the model, or a file with --input.")
+    if len({isinstance(text, tuple) for text in texts}) > 1:
+        raise ValueError("Some lines are pairs and some are not; expected a tab in every line, or in none.")
+    return texts
+
+
+def _plain(answer):
+    if isinstance(answer, float):
+        return answer
+    return [{"label": label.name, "probability": round(label.probability, 4)} for label in answer]
+
+
+def _shown(text):
+    return text if isinstance(text, str) else " ⏵ ".join(text)
+
+
+def _words(answer):
+    if isinstance(answer, float):
+        return f"{answer:.3f}"
+    return ", ".join(f"{label['label']} ({label['probability']:.0%})" for label in answer[:3]) or "none"

@@ -1,0 +1,297 @@
+"""Texts, or pairs of texts, → one label, several labels, or a number.
+
+`TextClassifier` takes a pretrained model and the names of the classes; sentiment, topics, intents, languages,
+paraphrases, entailment and similarity scores (regression) are all this one task. It is a task file like every other:
+the head, the loss, the measure, and what an answer is.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert.checkpoint import load_labels, load_model
+from keras_bert.decoding import Label, rank_labels, sigmoid
+from keras_bert.heads import bert_model
+from keras_bert.tasks.inputs import as_rows
+from keras_bert.tasks.metrics import classification_report, multilabel_report, regression_report
+from keras_bert.tasks.rows import class_weights
+from keras_bert.tasks.task import PreparedData, Task
+from keras_bert.training.best_weights import Score
+
+KINDS = ("single_label", "multi_label", "regression")
+_OUTPUT = "class_logits"
+
+
+class TextClassifier(Task):
+    """BERT with a classifier on the pooled [CLS] state.
+
+    Args:
+        model: A model with `class_logits`, from `bert_model(…, "classification")`.
+        tokenizer: Its tokenizer.
+        labels: The names of the classes; `None` for regression.
+        kind: `"single_label"`, `"multi_label"` or `"regression"`.
+        kwargs: As for `Task`: `sequence_length`, `long_texts`.
+
+    Example:
+        ```python
+        classifier = TextClassifier.from_pretrained("all-MiniLM-L6-v2", labels=["negative", "positive"])
+        print(classifier.fit("train.tsv", validation_data="dev.tsv"))
+        classifier.predict(["What a lovely film!"])[0][0]  # Label('positive', 0.98)
+        classifier.save("sentiment")
+        ```
+    """
+
+    name = "classification"
+
+    def __init__(
+        self, model: keras.Model, tokenizer, *, labels: Sequence[str] | None, kind: str = "single_label", **kwargs
+    ):
+        super().__init__(model, tokenizer, **kwargs)
+        self.kind, self._labels = kind, check_labels(labels, kind)
+        classes = model.output[_OUTPUT].shape[-1]
+        expected = 1 if kind == "regression" else len(self._labels)
+        if classes != expected:
+            raise ValueError(f"The model has {classes} outputs, and there are {expected} labels: {labels}.")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory_or_name: str | os.PathLike,
+        *,
+        labels: Sequence[str] | None = None,
+        kind: str = "single_label",
+        seed: int = 0,
+        **kwargs,
+    ) -> "TextClassifier":
+        """A classifier on pretrained weights.
+
+        Args:
+            directory_or_name: A model directory, or a name.
+            labels: The names of the classes. Without them the checkpoint must have a classifier with named classes.
+            kind: `"single_label"`, `"multi_label"` (any number of labels for a text) or `"regression"` (a number).
+            seed: Of the new head.
+            kwargs: `sequence_length`, `long_texts`.
+        """
+        if labels is None and kind != "regression":
+            known = load_labels(directory_or_name)
+            if not known:
+                raise ValueError(
+                    f"{directory_or_name} has no named classes; pass labels=[…], the classes that your data has."
+                )
+            model, tokenizer = load_model(directory_or_name, seed=seed)
+            return cls(model, tokenizer, labels=known, kind=kind, **kwargs)
+        labels = check_labels(labels, kind)
+        encoder, tokenizer = cls._load_parts(directory_or_name, seed)
+        model = bert_model(None, "classification", num_classes=len(labels or ("",)), encoder=encoder, seed=seed)
+        return cls(model, tokenizer, labels=labels, kind=kind, fresh_heads=True, **kwargs)
+
+    @property
+    def labels(self) -> list[str] | None:
+        return None if self._labels is None else list(self._labels)
+
+    @property
+    def default_metric(self) -> str:
+        """What decides on validation data."""
+        return {"single_label": "accuracy", "multi_label": "micro_f1", "regression": "spearman"}[self.kind]
+
+    # === Answers ===
+
+    def predict(self, texts, *, threshold: float = 0.5, batch_size: int = 64) -> Any:
+        """Labels with their probabilities.
+
+        Args:
+            texts: Strings, or pairs of strings. One string gives one answer.
+            threshold: For several labels: the least probability of one that is given.
+            batch_size: Texts at a time.
+
+        Returns:
+            For each text a list of `Label`, the likeliest first: all classes; or, of several labels, those over the
+            threshold. For regression a number.
+        """
+        if isinstance(texts, str):
+            return self.predict([texts], threshold=threshold, batch_size=batch_size)[0]
+        texts = list(texts)
+        logits = self.logits(texts, batch_size=batch_size)
+        if self.kind == "regression":
+            return [float(value) for value in logits[:, 0]]
+        if self.kind == "multi_label":
+            return [
+                sorted(
+                    (Label(name, float(p)) for name, p in zip(self._labels, row, strict=True) if p >= threshold),
+                    key=lambda label: -label.probability,
+                )
+                for row in sigmoid(logits)
+            ]
+        return [rank_labels(row, self._labels) for row in logits]
+
+    def logits(self, texts, *, batch_size: int = 64) -> np.ndarray:
+        """The numbers before softmax, `[texts, classes]`; a text in windows has the mean of theirs."""
+        texts = list(texts)
+        if not texts:
+            return np.zeros((0, self.model.output[_OUTPUT].shape[-1]), "float32")
+        pairs = None
+        if not isinstance(texts[0], str):
+            texts, pairs = zip(*texts, strict=True)
+        tokenized, owners, _ = self._tokenize(list(texts), None if pairs is None else list(pairs))
+        return _mean_by_owner(self._outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
+
+    def evaluate(self, x, y=None, *, columns: dict | None = None):
+        """Measure on labelled examples, in any form that `fit` takes.
+
+        Returns:
+            A report that prints as a table: `ClassificationReport`, `MultilabelReport` or `RegressionReport`.
+        """
+        data = self._prepare(x, y, **(columns or {}))
+        return self._report(self._outputs(data.tokenized), data)
+
+    # === What a task adds ===
+
+    def _build(self, encoder, *, classifier_dropout, seed):
+        classes = self.model.output[_OUTPUT].shape[-1]
+        return bert_model(
+            None,
+            "classification",
+            num_classes=classes,
+            classifier_dropout=classifier_dropout,
+            encoder=encoder,
+            seed=seed,
+        )
+
+    def _loss(self):
+        reduction = "mean_with_sample_weight"
+        if self.kind == "regression":
+            return {_OUTPUT: keras.losses.MeanSquaredError(reduction=reduction)}
+        if self.kind == "multi_label":
+            return {_OUTPUT: keras.losses.BinaryCrossentropy(from_logits=True, reduction=reduction)}
+        return {_OUTPUT: keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)}
+
+    def _prepare(self, x, y, *, class_weight=None, **columns):
+        rows = as_rows(x, y, numeric=self.kind == "regression", **columns)
+        labels = np.stack([self._encode(example) for example in rows])
+        if self.kind == "single_label" and len(set(labels.tolist())) == 1 and class_weight is not None:
+            raise ValueError(f"All {len(rows):,} examples are {rows[0].label!r}: there are no classes to weigh.")
+        pairs = rows.pairs if any(pair is not None for pair in rows.pairs) else None
+        tokenized, owners, notes = self._tokenize(rows.texts, pairs)
+        if rows.report.dropped:
+            notes = (str(rows.report), *notes)
+        weights = self._weights(labels, class_weight)
+        if len(owners) != len(rows):  # the windows of a text count as much as the text
+            share = (1.0 / np.bincount(owners))[owners].astype("float32")
+            weights = share if weights is None else weights[owners] * share
+            labels = labels[owners]
+        return PreparedData(tokenized, labels, weights, owners, notes)
+
+    def _encode(self, example):
+        """A label as the loss takes it."""
+        label, place = example.label, f"Row {example.row}"
+        if label is None:
+            raise ValueError(f"{place} ({example.text[:40]!r}) has no label; expected one for every text.")
+        if self.kind == "regression":
+            try:
+                return np.asarray([label], "float32").reshape(1)
+            except (TypeError, ValueError):
+                raise ValueError(f"{place} has the label {label!r}; regression expects a number.") from None
+        if self.kind == "multi_label":
+            names = (label,) if isinstance(label, (str, int)) else label
+            hot = np.zeros(len(self._labels), "float32")
+            hot[[self._index(name, place) for name in names]] = 1.0
+            return hot
+        return np.asarray(self._index(label, place), "int32")
+
+    def _index(self, label, place):
+        """The class of a label: its name, or its number where no class has that name."""
+        if str(label) in self._labels:
+            return self._labels.index(str(label))
+        if isinstance(label, (int, np.integer)) and 0 <= label < len(self._labels):
+            return int(label)
+        known = ", ".join(map(repr, self._labels[:10])) + (" …" if len(self._labels) > 10 else "")
+        raise ValueError(f"{place} has the unknown label {label!r}; the classes are {known}.")
+
+    def _weights(self, labels, class_weight):
+        if class_weight is None:
+            return None
+        if self.kind != "single_label":
+            raise ValueError(f"class_weight works for one label a text, not for {self.kind}; leave it out.")
+        if class_weight == "balanced":
+            class_weight = class_weights([self._labels[label] for label in labels])
+        unknown = [name for name in class_weight if name not in self._labels]
+        if unknown:
+            raise ValueError(f"class_weight names {unknown}, which are no classes; the classes are {self.labels}.")
+        return np.array([class_weight.get(name, 1.0) for name in self._labels], "float32")[labels]
+
+    def _report(self, outputs, data):
+        logits = _mean_by_owner(outputs[_OUTPUT], data.owners)
+        labels = self._labels_by_owner(data)
+        if self.kind == "regression":
+            return regression_report(labels[:, 0], logits[:, 0])
+        if self.kind == "multi_label":
+            return multilabel_report(labels.astype(int), (sigmoid(logits) >= 0.5).astype(int), names=self._labels)
+        return classification_report(labels, logits.argmax(-1), names=self._labels)
+
+    def _score(self, outputs, data, metric):
+        numbers = self._numbers(outputs, data, metric)
+        if metric not in numbers:
+            raise ValueError(f"metric={metric!r} is unknown for {self.kind}; choose one of {', '.join(numbers)}.")
+        logits, value = outputs[_OUTPUT], numbers[metric]
+        if self.kind == "regression":
+            degenerate = bool(np.ptp(logits) < 1e-3)
+        elif self.kind == "multi_label":
+            degenerate = bool(np.all((logits >= 0) == (logits[:1] >= 0)))
+        else:
+            degenerate = len(np.unique(logits.argmax(-1))) == 1 and len(np.unique(data.labels)) > 1
+        # What is undefined (a correlation with a constant) is as bad as it gets.
+        return Score(-1.0 if value is None else float(value), degenerate, {"val_loss": self._mean_loss(outputs, data)})
+
+    def _numbers(self, outputs, data, metric):
+        if metric == "accuracy" and self.kind == "single_label":  # the usual case needs no extra package
+            logits = _mean_by_owner(outputs[_OUTPUT], data.owners)
+            return {"accuracy": float(np.mean(logits.argmax(-1) == self._labels_by_owner(data)))}
+        numbers = self._report(outputs, data).to_dict()
+        flat = {f"{part}_f1": numbers[part]["f1"] for part in ("micro", "macro", "weighted") if part in numbers}
+        return flat | {name: value for name, value in numbers.items() if value is None or isinstance(value, float)}
+
+    @staticmethod
+    def _labels_by_owner(data):
+        return data.labels[np.unique(data.owners, return_index=True)[1]]
+
+    def _mean_loss(self, outputs, data):
+        loss = self._loss()[_OUTPUT](data.labels, outputs[_OUTPUT])
+        return float(loss)
+
+    def _settings(self):
+        return {"kind": self.kind}
+
+    @classmethod
+    def _from_settings(cls, settings, directory):
+        labels = None if settings["kind"] == "regression" else load_labels(directory)
+        return {**settings, "labels": labels}
+
+
+def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None:
+    """The names of the classes, or an error that says what is wrong with them."""
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r}: expected one of {', '.join(map(repr, KINDS))}.")
+    if kind == "regression":
+        if labels:
+            raise ValueError(f"labels={list(labels)}: regression gives a number and has no classes; leave them out.")
+        return None
+    if labels is None or isinstance(labels, str):
+        raise TypeError(f"labels={labels!r}: expected a list with the name of each class.")
+    labels = tuple(map(str, labels))
+    if len(labels) < (2 if kind == "single_label" else 1):
+        raise ValueError(f"labels={list(labels)}: one class leaves nothing to decide; expected at least two.")
+    if len(set(labels)) != len(labels):
+        twice = sorted({name for name in labels if labels.count(name) > 1})
+        raise ValueError(f"labels has {twice} more than once; each class needs a name of its own.")
+    return labels
+
+
+def _mean_by_owner(values, owners):
+    if len(owners) == 0 or np.array_equal(owners, np.arange(len(owners))):
+        return values
+    sums = np.zeros((owners.max() + 1, *values.shape[1:]), "float64")
+    np.add.at(sums, owners, values)
+    return (sums / np.bincount(owners)[:, None]).astype(values.dtype)

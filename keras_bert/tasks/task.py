@@ -1,0 +1,385 @@
+"""What every task shares: one face from raw text to answers, with plain Keras underneath.
+
+A `Task` holds a functional model, its tokenizer and a few settings; it takes texts or files and gives answers. A room
+of its own because loading, fitting, predicting in batches of similar length, saving and finding the class of a saved
+directory are the same for all tasks; a task adds its heads, its loss, its measure and what an answer is.
+"""
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.bucketing import (
+    bucket_boundaries,
+    bucketed_batches,
+    length_sorted_batches,
+    restore_order,
+)
+from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.config import BertConfig
+from keras_bert.encoder import INPUT_NAMES, encoder_config
+from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
+from keras_bert.tokenizer import BertTokenizer
+from keras_bert.training.best_weights import Score
+from keras_bert.training.finetune import FinetuneReport, finetune
+from keras_bert.training.recipes import Recipe, find_recipe
+from keras_bert.training.trained_parts import copy_weights
+
+SETTINGS = "keras_bert_task.json"
+# Where each task lives; `load_task` imports what it needs and nothing else.
+TASKS = {"classification": "keras_bert.tasks.classification:TextClassifier"}
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Examples as a task trains on them.
+
+    Args:
+        tokenized: The texts, cut or in windows.
+        labels: What the loss takes, a row for each text or window.
+        weights: What each row counts; `None` is 1 for all.
+        owners: The example that each row came from.
+        notes: What was dropped or cut, in words.
+    """
+
+    tokenized: TokenizedTexts
+    labels: np.ndarray | None
+    weights: np.ndarray | None
+    owners: np.ndarray
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples the rows came from."""
+        return int(self.owners.max()) + 1 if len(self.owners) else 0
+
+
+class Task(ABC):
+    """A BERT for one task. Use a subclass, such as `TextClassifier`; `load_task` opens any saved one.
+
+    Args:
+        model: A functional model with the task's heads.
+        tokenizer: Its tokenizer.
+        sequence_length: The most tokens of a row.
+        long_texts: What to do with longer ones: `"cut"` them (and say how many), or read them in `"windows"`.
+        fresh_heads: Whether the heads are untrained, so that each seed of a recipe draws them anew.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: BertTokenizer,
+        *,
+        sequence_length: int | None = None,
+        long_texts: str = "cut",
+        fresh_heads: bool = False,
+    ):
+        limit = encoder_config(model).max_sequence_length
+        sequence_length = min(limit, 512) if sequence_length is None else sequence_length
+        if not 4 <= sequence_length <= limit:
+            raise ValueError(f"sequence_length={sequence_length}: expected 4 to {limit}, the model's positions.")
+        if long_texts not in ("cut", "windows"):
+            raise ValueError(f"long_texts={long_texts!r}: expected 'cut' or 'windows'.")
+        self.model, self.tokenizer = model, tokenizer
+        self.sequence_length, self.long_texts, self.fresh_heads = sequence_length, long_texts, fresh_heads
+        self._user_compiled, self._last_forward = False, None
+        check_vocabulary(tokenizer, encoder_config(model))
+
+    # === What a task adds ===
+
+    @abstractmethod
+    def _build(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
+        """The heads on an encoder."""
+
+    @abstractmethod
+    def _prepare(self, x: Any, y: Any, **options) -> PreparedData:
+        """Examples in any of the accepted forms → what the model trains on."""
+
+    @abstractmethod
+    def _loss(self) -> dict:
+        """The loss of each output."""
+
+    @abstractmethod
+    def _score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
+        """How good outputs are, by one number."""
+
+    @abstractmethod
+    def _settings(self) -> dict:
+        """What `__init__` needs beside model and tokenizer, as JSON."""
+
+    default_metric: ClassVar[str]
+
+    @property
+    def labels(self) -> list[str] | None:
+        """The names of the classes, in the order of the logits; `None` where there are none."""
+        return None
+
+    @property
+    def config(self) -> BertConfig:
+        """The sizes of the encoder."""
+        return encoder_config(self.model)
+
+    # === Training ===
+
+    def compile(self, optimizer="adamw", loss=None, **options) -> None:
+        """Plain Keras: after this, `fit` is `model.fit` with this optimizer instead of a recipe.
+
+        Args:
+            optimizer: As for `keras.Model.compile`.
+            loss: A loss for the task's output; `None` takes the task's own.
+            options: As for `keras.Model.compile`.
+        """
+        self.model.compile(optimizer, self._loss() if loss is None else loss, **options)
+        self._user_compiled = True
+
+    def fit(
+        self,
+        x,
+        y=None,
+        *,
+        validation_data=None,
+        recipe: str | Recipe | None = None,
+        metric: str | None = None,
+        class_weight: dict | str | None = None,
+        columns: dict | None = None,
+        directory: str | os.PathLike | None = None,
+        callbacks: Sequence | None = None,
+        verbose: int | str = "auto",
+        **changes,
+    ) -> FinetuneReport | keras.callbacks.History:
+        """Fine-tune on texts.
+
+        Args:
+            x: Texts, pairs of texts, a `tf.data.Dataset` of `(text, label)`, rows from `read_rows`, or the path of a
+                TSV, CSV or JSONL file.
+            y: The labels, where `x` is texts.
+            validation_data: The same, as `(x, y)` or as one value. It decides when to stop and which weights to keep.
+            recipe: A name in `RECIPES` or a `Recipe`; the default is `"standard"`. Not after `compile`.
+            metric: What decides on the validation data; `None` is the task's own.
+            class_weight: What each class counts, by name, or `"balanced"`.
+            columns: Columns of a file, e.g. `{"text": "sentence", "pair": "hypothesis", "label": 3}`.
+            directory: Where the state is kept, so that a killed run goes on when it is started again.
+            callbacks: After `compile`: as for `keras.Model.fit`.
+            verbose: As for `keras.Model.fit`.
+            changes: Settings of the recipe to change, e.g. `learning_rate=5e-5, epochs=2, seeds=(0, 1)`.
+
+        Returns:
+            A `FinetuneReport` to print; after `compile`, Keras's `History`.
+        """
+        columns = columns or {}
+        train = self._prepare(x, y, class_weight=class_weight, **columns)
+        check = None
+        if validation_data is not None:
+            inputs, targets = validation_data if _is_pair_of_xy(validation_data) else (validation_data, None)
+            check = self._prepare(inputs, targets, **columns)
+        if self._user_compiled:
+            if recipe is not None:
+                raise ValueError("The task is compiled, which replaces a recipe; pass one of the two.")
+            return self._fit_compiled(train, check, callbacks, verbose, **changes)
+        recipe = find_recipe(recipe or "standard", **changes)
+        return self._fit_recipe(train, check, recipe, metric or self.default_metric, directory, verbose)
+
+    def _fit_recipe(self, train, check, recipe, metric, directory, verbose):
+        batches, steps = self._training_batches(train, recipe.batch_size)
+        # Without validation data the first rows of the training data still show whether a run has degenerated.
+        sample = check if check is not None else _first_rows(train, 256)
+
+        def measure(model):
+            return self._score(self._outputs(sample.tokenized, model), sample, metric)
+
+        model, report = finetune(
+            lambda seed: self._fresh_model(recipe, seed),
+            batches,
+            recipe if check is not None else replace(recipe, patience=None, evaluations=1),
+            loss=self._loss(),
+            steps_per_epoch=steps,
+            measure=measure,
+            metric=metric if check is not None else f"training_{metric}",
+            directory=directory,
+            verbose=verbose,
+        )
+        copy_weights(model, self.model)
+        self.fresh_heads = False
+        return replace(report, notes=train.notes + (check.notes if check is not None else ()))
+
+    def _fit_compiled(self, train, check, callbacks, verbose, *, epochs=1, batch_size=32, seed=0):
+        batches, steps = self._training_batches(train, batch_size)
+        checks = None if check is None else self._training_batches(check, batch_size)[0](None, 0, 1)
+        return self.model.fit(
+            batches(seed, 0, epochs),
+            steps_per_epoch=steps,
+            epochs=epochs,
+            validation_data=checks,
+            callbacks=callbacks,
+            shuffle=False,
+            verbose=verbose,
+        )
+
+    def _training_batches(self, data, batch_size):
+        """A function from seed, epoch and number of epochs to batches, and how many an epoch has."""
+        boundaries = bucket_boundaries(data.tokenized.lengths, sequence_length=self.sequence_length)
+
+        def batches(seed, epoch, epochs):
+            return bucketed_batches(
+                data.tokenized,
+                self._targets(data.labels),
+                batch_size=batch_size,
+                boundaries=boundaries,
+                shuffle_seed=seed,
+                epoch=epoch,
+                epochs=epochs,
+                sample_weights=data.weights,
+                fill_last=True,  # one shape less for XLA to compile
+            )
+
+        return batches, -(-len(data.tokenized) // batch_size)
+
+    def _targets(self, labels):
+        """The labels by the name of the output."""
+        (output,) = self._loss()
+        return {output: labels}
+
+    def _fresh_model(self, recipe, seed):
+        """A new model with the weights of this one; heads that never trained are drawn by the seed."""
+        rates = {"dropout": recipe.dropout, "attention_dropout": recipe.attention_dropout}
+        config = self.config.replace(**{name: rate for name, rate in rates.items() if rate is not None})
+        model = self._build_from_config(config, classifier_dropout=recipe.classifier_dropout, seed=seed)
+        copy_weights(self.model, model, skip_heads=self.fresh_heads)
+        return model
+
+    def _build_from_config(self, config, *, classifier_dropout=None, seed=None):
+        from keras_bert.encoder import bert_encoder
+
+        return self._build(bert_encoder(config, seed=seed), classifier_dropout=classifier_dropout, seed=seed)
+
+    # === Answers ===
+
+    def _tokenize(self, texts, pairs=None) -> tuple[TokenizedTexts, np.ndarray, tuple[str, ...]]:
+        """Texts as rows of at most `sequence_length` tokens, the text that each row is of, and what was cut."""
+        tokenized = tokenize_texts(self.tokenizer, texts, pairs)
+        if self.long_texts == "windows":
+            stride = max(1, self.sequence_length // 2)
+            tokenized, owners = tokenized.windows(self.sequence_length, stride)
+            return tokenized, owners, ()
+        tokenized, cut = tokenized.trimmed(self.sequence_length)
+        note = f"{cut:,} of {len(tokenized):,} texts were cut to {self.sequence_length} tokens"
+        return tokenized, np.arange(len(tokenized)), (note,) if cut else ()
+
+    def _outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
+        """The outputs for each row, in the order of the rows, computed in batches of similar length."""
+        forward = self._forward(self.model if model is None else model)
+        boundaries = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
+        batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=boundaries)
+        collected: dict[str, list] = {}
+        for inputs in batches:
+            for name, value in forward(inputs).items():
+                collected.setdefault(name, []).append(value.numpy())
+        return {name: restore_order(np.concatenate(values), order) for name, values in collected.items()}
+
+    def _forward(self, model):
+        """Inference as one graph for all lengths; the last model's is kept, because tracing takes seconds."""
+        if self._last_forward is None or self._last_forward[0] is not model:
+            spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
+            function = tf.function(lambda inputs: model(inputs, training=False), input_signature=[spec])
+            self._last_forward = (model, function)
+        return self._last_forward[1]
+
+    # === Directories ===
+
+    @classmethod
+    def _load_parts(cls, directory_or_name, seed):
+        """An encoder with pretrained weights and its tokenizer; an error where there is no vocabulary."""
+        encoder, tokenizer = load_encoder(directory_or_name, seed=seed)
+        if tokenizer is None:
+            raise ValueError(
+                f"{directory_or_name} has no vocab.txt, so texts cannot be tokenized; add the model's own vocabulary."
+            )
+        return encoder, tokenizer
+
+    def save(self, directory: str | os.PathLike) -> None:
+        """Write model, tokenizer, labels and settings to one directory, which transformers opens too."""
+        save_pretrained(self.model, directory, tokenizer=self.tokenizer, labels=self.labels)
+        settings = {
+            "task": self.name,
+            "sequence_length": self.sequence_length,
+            "long_texts": self.long_texts,
+            **self._settings(),
+        }
+        path = Path(directory) / SETTINGS
+        partial = path.with_name(f".{SETTINGS}.partial")
+        partial.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(partial, path)
+
+    @classmethod
+    def load(cls, directory: str | os.PathLike) -> "Task":
+        """Open what `save` wrote."""
+        settings = read_settings(directory)
+        task = settings.pop("task")
+        if task != cls.name:
+            raise ValueError(f"{directory} holds the task {task!r}, not {cls.name!r}; open it with load_task.")
+        model, tokenizer = load_model(directory)
+        return cls(model, tokenizer, **cls._from_settings(settings, directory))
+
+    @classmethod
+    def _from_settings(cls, settings, directory):
+        return settings
+
+
+def load_task(directory_or_name: str | os.PathLike) -> Task:
+    """Open a saved task of whichever kind.
+
+    Example:
+        ```python
+        task = keras_bert.load_task("sentiment")
+        task.predict(["What a lovely film!"])
+        ```
+    """
+    directory = find_directory(directory_or_name)
+    name = read_settings(directory)["task"]
+    if name not in TASKS:
+        raise ValueError(f"{directory} holds the task {name!r}; this version knows {', '.join(TASKS)}.")
+    module, _, cls = TASKS[name].partition(":")
+    return getattr(import_module(module), cls).load(directory)
+
+
+def read_settings(directory: str | os.PathLike) -> dict:
+    """The settings that `Task.save` wrote."""
+    path = Path(directory) / SETTINGS
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{directory} has no {SETTINGS}: it was not written by a task's save(). To fine-tune from a plain model "
+            "directory, use from_pretrained."
+        )
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def check_vocabulary(tokenizer: BertTokenizer, config: BertConfig) -> None:
+    """An error where the tokenizer can give ids that the model has no vector for."""
+    if tokenizer.vocabulary_size > config.vocabulary_size:
+        raise ValueError(
+            f"The vocabulary has {tokenizer.vocabulary_size:,} tokens, the model only {config.vocabulary_size:,}; "
+            "use the vocab.txt that the model was trained with."
+        )
+
+
+def _first_rows(data, count):
+    rows = np.arange(min(count, len(data.tokenized)))
+    owners = np.unique(data.owners[rows], return_inverse=True)[1]
+    labels = None if data.labels is None else data.labels[rows]
+    return replace(data, tokenized=data.tokenized.take(rows), labels=labels, weights=None, owners=owners)
+
+
+def _is_pair_of_xy(data):
+    return isinstance(data, tuple) and len(data) == 2 and not all(isinstance(part, str) for part in data)

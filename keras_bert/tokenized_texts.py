@@ -1,0 +1,212 @@
+"""Texts → ids that stay in memory: what a fine-tuning set is after its one pass through the tokenizer.
+
+Takes a tokenizer and texts or pairs of texts, gives `TokenizedTexts`: flat int32 arrays that can be trimmed, cut into
+windows, picked from and packed, all rows at a time. A room of its own because it is NumPy over a whole set, where
+`packing.py` is a graph over a batch; both pack and trim alike, and a test holds that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from keras_bert.string_tensors import to_strings
+from keras_bert.tokenizer import BertTokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizedTexts:
+    """Texts, or pairs of texts, as ids without special tokens; `tokenize_texts` makes them.
+
+    Args:
+        first_ids, first_splits: The ids of all texts in one vector, and where each begins and ends: text `i` is
+            `first_ids[first_splits[i]:first_splits[i + 1]]`.
+        second_ids, second_splits: The same for the second texts, or `None`.
+        cls_id, sep_id, pad_id: What packing puts around and behind them.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
+        >>> tokenized = tokenize_texts(tokenizer, ["a b a", "b"])
+        >>> tokenized.lengths.tolist()
+        [5, 3]
+    """
+
+    first_ids: np.ndarray
+    first_splits: np.ndarray
+    second_ids: np.ndarray | None = None
+    second_splits: np.ndarray | None = None
+    cls_id: int = 2
+    sep_id: int = 3
+    pad_id: int = 0
+
+    def __len__(self) -> int:
+        return len(self.first_splits) - 1
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether rows have a second text."""
+        return self.second_ids is not None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The tokens of each packed row, special ones included."""
+        return self._first_lengths() + self._second_lengths() + self._special_tokens()
+
+    def take(self, rows) -> "TokenizedTexts":
+        """Some of the rows, in the order given.
+
+        Example:
+            >>> tokenized.take([1, 0]).lengths.tolist()
+            [3, 5]
+        """
+        rows = np.asarray(rows, np.int64)
+        return self._cut(rows, 0, self._first_lengths()[rows], 0, self._second_lengths()[rows])
+
+    def trimmed(self, sequence_length: int) -> tuple["TokenizedTexts", int]:
+        """What fits into `sequence_length` tokens, by the rule of `pack`, and how many rows were cut.
+
+        Example:
+            >>> shorter, number_cut = tokenized.trimmed(4)
+            >>> shorter.lengths.tolist(), number_cut
+            ([4, 3], 1)
+        """
+        room = self._room(sequence_length, least=1)
+        first, second = self._first_lengths(), self._second_lengths()
+        number_cut = int(np.sum(first + second > room))
+        if not number_cut:
+            return self, 0
+        larger_half = room - room // 2 if self.has_pairs else room
+        first = np.minimum(first, np.maximum(room - second, larger_half))
+        return self._cut(np.arange(len(self)), 0, first, 0, np.minimum(second, room - first)), number_cut
+
+    def windows(self, sequence_length: int, stride: int) -> tuple["TokenizedTexts", np.ndarray]:
+        """Long rows in several overlapping windows, so that no token is lost, and the row that each window is of.
+
+        Of a pair the longer side moves and the shorter stays whole; where both have more than half of the room, every
+        window of one side meets every window of the other.
+
+        Args:
+            sequence_length: The tokens of a window, special ones included.
+            stride: How many tokens further the next window begins, as in the original BERT; at most a window's text.
+
+        Example:
+            >>> windows, owners = tokenized.windows(4, stride=1)
+            >>> windows.lengths.tolist(), owners.tolist()
+            ([4, 4, 3], [0, 0, 1])
+        """
+        room = self._room(sequence_length, least=2 if self.has_pairs else 1)
+        if stride < 1:
+            raise ValueError(f"stride={stride}: expected how many tokens further the next window begins, at least 1.")
+        spans = []  # owner; begin and length on the first side, and on the second
+        sides = zip(self._first_lengths().tolist(), self._second_lengths().tolist(), strict=True)
+        for owner, (first, second) in enumerate(sides):
+            second_room = min(second, max(room // 2, room - first))
+            lefts, rights = _spans(first, room - second_room, stride), _spans(second, second_room, stride)
+            spans += [(owner, *left, *right) for left in lefts for right in rights]
+        owners, *cuts = np.array(spans, np.int64).reshape(-1, 5).T
+        return self._cut(owners, *cuts), owners
+
+    def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`: flat ids, splits, and where each second part begins.
+
+        Without pairs the second part begins at the row's end.
+
+        Example:
+            >>> ids, splits, second_begins = tokenized.packed()
+            >>> ids.tolist(), splits.tolist(), second_begins.tolist()
+            ([2, 4, 5, 4, 3, 2, 5, 3], [0, 5, 8], [5, 3])
+        """
+        splits = _splits(self.lengths)
+        starts, first = splits[:-1], self._first_lengths()
+        ids = np.full(splits[-1], self.sep_id, np.int32)  # what no text overwrites is a separator
+        ids[starts] = self.cls_id
+        ids[_places(starts + 1, first)] = self.first_ids
+        if self.has_pairs:
+            ids[_places(starts + first + 2, self._second_lengths())] = self.second_ids
+        return ids, splits, first + 2
+
+    def _special_tokens(self):
+        return 3 if self.has_pairs else 2
+
+    def _room(self, sequence_length, least):
+        special = self._special_tokens()
+        if sequence_length < special + least:
+            raise ValueError(
+                f"sequence_length={sequence_length} has no room for text beside {special} special tokens; "
+                f"use {special + least} or more."
+            )
+        return sequence_length - special
+
+    def _first_lengths(self):
+        return np.diff(self.first_splits)
+
+    def _second_lengths(self):
+        return np.diff(self.second_splits) if self.has_pairs else np.zeros(len(self), np.int64)
+
+    def _cut(self, rows, begins, lengths, second_begins, second_lengths):
+        """New rows out of these: for each its row here, and what to take of both sides."""
+        cut = {"first_ids": self.first_ids[_places(self.first_splits[rows] + begins, lengths)]}
+        cut["first_splits"] = _splits(lengths)
+        if self.has_pairs:
+            cut["second_ids"] = self.second_ids[_places(self.second_splits[rows] + second_begins, second_lengths)]
+            cut["second_splits"] = _splits(second_lengths)
+        return replace(self, **cut)
+
+
+def tokenize_texts(
+    tokenizer: BertTokenizer, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch: int = 8192
+) -> TokenizedTexts:
+    """Tokenize texts, or pairs of texts, and keep their ids in memory.
+
+    Args:
+        tokenizer: A `BertTokenizer`.
+        texts: A list of strings or a string tensor `[n]`.
+        pairs: As many second texts, or `None`.
+        batch: How many texts go through the graph at a time.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
+        >>> len(tokenize_texts(tokenizer, ["a b", "b"], ["a", "a"]))
+        2
+    """
+    first_ids, first_splits = _tokenize(tokenizer, texts, "texts", batch)
+    second_ids, second_splits = (None, None) if pairs is None else _tokenize(tokenizer, pairs, "pairs", batch)
+    if pairs is not None and len(second_splits) != len(first_splits):
+        raise ValueError(
+            f"texts has {len(first_splits) - 1} texts, pairs {len(second_splits) - 1}; expected as many of both."
+        )
+    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    return TokenizedTexts(first_ids, first_splits, second_ids, second_splits, **special)
+
+
+def _tokenize(tokenizer, texts, name, batch):
+    if isinstance(texts, str):
+        raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+    texts = to_strings(texts)
+    if texts.shape.rank != 1:
+        raise ValueError(f"{name} has {texts.shape.rank} dimensions; expected a flat list of strings.")
+    parts = [tokenizer(texts[start : start + batch]) for start in range(0, len(texts), batch)]
+    ids = [np.zeros(0, np.int32), *(part.values.numpy() for part in parts)]
+    lengths = [np.zeros(0, np.int64), *(part.row_lengths().numpy() for part in parts)]
+    return np.concatenate(ids).astype(np.int32), _splits(np.concatenate(lengths))
+
+
+# === Flat arrays ===
+
+
+def _splits(lengths):
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _places(starts, lengths):
+    """The indices `starts[i], starts[i] + 1, …`, `lengths[i]` of them, for all i in one vector."""
+    splits = _splits(lengths)
+    return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
+
+
+def _spans(length, room, stride):
+    """Begin and length of the windows over one text."""
+    begins = [0]
+    while begins[-1] + room < length:
+        begins.append(begins[-1] + min(stride, room))
+    return [(begin, min(room, length - begin)) for begin in begins]

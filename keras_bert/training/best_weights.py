@@ -1,0 +1,112 @@
+"""The best weights of a run, measured on the way: early stopping that also survives a kill.
+
+`KeepBest` takes a function that measures, and gives the run its best weights back at the end. A room of its own because
+Keras's own callback knows only the metrics that `fit` computes, and tasks are measured by others (F1, Matthews,
+Spearman), and because it forgets the best weights when the process dies.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import keras
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+
+@dataclass(frozen=True)
+class Score:
+    """A measurement.
+
+    Args:
+        value: The number that decides; more is better.
+        degenerate: Whether the model gives every text the same answer.
+        details: Other numbers for the history.
+    """
+
+    value: float
+    degenerate: bool = False
+    details: dict = field(default_factory=dict)
+
+
+class KeepBest(keras.callbacks.Callback):
+    """Measures at the end of every epoch, stops when nothing is gained any more, keeps the best weights.
+
+    Args:
+        measure: Takes the model, gives a `Score`; `None` keeps the last weights.
+        metric: What the score is called in the logs, after `val_`.
+        patience: Measurements without a gain before it stops; `None` never stops.
+
+    Example:
+        ```python
+        keeper = KeepBest(lambda model: Score(accuracy(model)), metric="accuracy", patience=2)
+        model.fit(data, epochs=10, callbacks=[keeper])
+        keeper.finish(model)
+        ```
+    """
+
+    def __init__(self, measure: Callable[[keras.Model], Score] | None, *, metric="score", patience=None):
+        super().__init__()
+        self.measure, self.metric, self.patience = measure, metric, patience
+        self.history: list[dict] = []
+        self.best, self._best_weights, self._best_epoch, self._directory = None, None, 0, None
+
+    def keep_in(self, directory: str | os.PathLike, epoch: int = 0) -> None:
+        """Keep the best weights and the history on disk too, and read what a run that was killed after `epoch` left."""
+        self._directory = Path(directory)
+        path = self._directory / "best.json"
+        if not path.exists():
+            return
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        # What was measured after the last saved state will be measured again, with the same numbers.
+        self.history = [row for row in kept["history"] if row["epoch"] <= epoch]
+        self.best, self._best_epoch = Score(**kept["best"]), kept["best_epoch"]
+        arrays = load_file(self._directory / kept["file"])
+        self._best_weights = [arrays[str(index)] for index in range(len(arrays))]
+
+    def on_epoch_end(self, epoch, logs=None):
+        row = {"epoch": epoch + 1, **{name: float(value) for name, value in (logs or {}).items()}}
+        if self.measure is not None:
+            score = self.measure(self.model)
+            row |= {f"val_{self.metric}": score.value, **score.details}
+            logs[f"val_{self.metric}"] = score.value
+            if self.best is None or score.value > self.best.value:
+                self.best, self._best_epoch = score, epoch + 1
+                self._best_weights = [_to_numpy(variable) for variable in self.model.trainable_variables]
+        self.history.append(row)
+        if self._directory is not None and self.best is not None:
+            self._write()
+        if self.best is not None and self.patience is not None and epoch + 1 - self._best_epoch >= self.patience:
+            self.model.stop_training = True
+
+    def finish(self, model: keras.Model) -> Score:
+        """Give the model its best weights, and their score; NaN where nothing was measured."""
+        self.restore_best(model)
+        return self.best or Score(float("nan"))
+
+    def restore_best(self, model: keras.Model) -> None:
+        """Give the model its best weights; without any it stays as it is."""
+        for variable, value in zip(model.trainable_variables, self._best_weights or [], strict=False):
+            variable.assign(value)
+
+    def _write(self):
+        """First the weights under a new name, then the one file that points to them: a kill leaves one or the other."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        name = f"best-{self._best_epoch}.safetensors"
+        if not (self._directory / name).exists():
+            arrays = {str(index): value for index, value in enumerate(self._best_weights)}
+            save_file(arrays, self._directory / f".{name}.partial")
+            os.replace(self._directory / f".{name}.partial", self._directory / name)
+        kept = {"best": self.best.__dict__, "best_epoch": self._best_epoch, "history": self.history, "file": name}
+        partial = self._directory / ".best.json.partial"
+        partial.write_text(json.dumps(kept) + "\n", encoding="utf-8")
+        os.replace(partial, self._directory / "best.json")
+        for old in self._directory.glob("best-*.safetensors"):
+            if old.name != name:
+                old.unlink()
+
+
+def _to_numpy(variable):
+    return np.asarray(keras.ops.convert_to_numpy(variable.value), order="C")

@@ -1,0 +1,234 @@
+"""A pretrained model, batches and a recipe → a fine-tuned model and a report of how it went.
+
+Takes a function that builds the model (each seed starts from a fresh one), a function that gives batches by seed and
+epoch, and one that measures. A room of its own because every task fine-tunes in the same way: what differs between
+them is the model, the loss and the measure, and those are handed in.
+"""
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.training.best_weights import KeepBest, Score
+from keras_bert.training.layerwise import finetuning_optimizer
+from keras_bert.training.mixout import MixoutModel
+from keras_bert.training.recipes import Recipe
+from keras_bert.training.resume import SaveState, restore_state
+from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
+from keras_bert.training.training_model import TrainingModel
+
+# XLA compiles once for every length of batches, some ten seconds each: it pays in runs that are longer than that.
+_STEPS_THAT_PAY_FOR_XLA = 1500
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one seed."""
+
+    seed: int
+    score: float
+    degenerate: bool
+    steps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FinetuneReport:
+    """What a fine-tuning did. Prints as a small table.
+
+    Args:
+        recipe: The recipe.
+        metric: What `score` measures on the validation data.
+        runs: One for each seed, degenerate ones that were started again included.
+        parameters: How many parameters trained.
+        history: The measurements of the best run.
+        interrupted: Whether Ctrl-C ended it; the model is then the best so far.
+        notes: What was cut or dropped on the way.
+    """
+
+    recipe: Recipe
+    metric: str
+    runs: tuple[Run, ...]
+    parameters: ParameterCount
+    history: tuple[dict, ...]
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Run:
+        """The run whose model was kept."""
+        return max(self.runs, key=lambda run: (not run.degenerate, np.nan_to_num(run.score, nan=-np.inf)))
+
+    @property
+    def mean(self) -> float:
+        """The mean score over the seeds, without degenerate runs that were started again."""
+        return float(np.mean([run.score for run in self.counted]))
+
+    @property
+    def std(self) -> float:
+        """The standard deviation over the seeds."""
+        return float(np.std([run.score for run in self.counted]))
+
+    @property
+    def counted(self) -> tuple[Run, ...]:
+        """One run for each seed that was asked for: degenerate ones only where no restart replaced them."""
+        good = [run for run in self.runs if not run.degenerate]
+        bad = [run for run in self.runs if run.degenerate]
+        return tuple((good + bad)[: max(len(self.recipe.seeds), len(good))])
+
+    def __str__(self) -> str:
+        lines = [str(self.recipe), f"{self.parameters}"]
+        lines += [
+            f"  seed {run.seed:<6} {self.metric} {run.score:.4f}   {run.steps} steps, {run.seconds:.0f} s"
+            + ("   degenerate: one class for every text" if run.degenerate else "")
+            for run in self.runs
+        ]
+        if len(self.runs) > 1:
+            lines.append(f"  mean {self.metric} {self.mean:.4f} ± {self.std:.4f}; kept seed {self.best.seed}")
+        if self.interrupted:
+            lines.append("  interrupted: the model is the best so far")
+        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+
+def finetune(
+    build: Callable[[int], keras.Model],
+    batches: Callable[[int, int, int], tf.data.Dataset],
+    recipe: Recipe,
+    *,
+    loss: dict,
+    steps_per_epoch: int,
+    measure: Callable[[keras.Model], Score] | None = None,
+    metric: str = "score",
+    directory: str | os.PathLike | None = None,
+    verbose: int | str = "auto",
+) -> tuple[keras.Model, FinetuneReport]:
+    """Train a model by a recipe, once for each seed, and keep the best.
+
+    Args:
+        build: Gives a fresh model with pretrained weights, by seed.
+        batches: Gives the batches, `(inputs, labels[, weights])`, by seed, first epoch and number of epochs.
+        recipe: How.
+        loss: The loss of each output.
+        steps_per_epoch: Batches of an epoch.
+        measure: Takes the model in training, gives its `Score` on validation data. Without it the last weights stay.
+        metric: What the score is called.
+        directory: Where the state of the run is kept; started again with it, a killed run goes on.
+        verbose: As for `fit`.
+
+    Returns:
+        The trained model and the report.
+
+    Example:
+        ```python
+        model, report = finetune(build, batches, RECIPES["standard"], loss=loss, steps_per_epoch=100)
+        print(report)
+        ```
+    """
+    runs, best, interrupted = [], None, False
+    seeds, spare = list(recipe.seeds), itertools.count(max(recipe.seeds) + 1)
+    restarts = recipe.restarts
+    while seeds and not interrupted:
+        seed = seeds.pop(0)
+        place = None if directory is None else Path(directory) / f"seed-{seed}"
+        trial = _Trial(build, batches, replace(recipe, seeds=(seed,)), loss, steps_per_epoch, measure, metric)
+        run, interrupted = trial.train(place, verbose)
+        runs.append(run)
+        if run.degenerate and restarts and not interrupted:
+            restarts -= 1
+            seeds.append(next(spare))
+        report = FinetuneReport(recipe, metric, tuple(runs), trial.parameters, tuple(trial.keeper.history), interrupted)
+        if report.best is run:
+            best = (trial.model, report.history)
+    return best[0], replace(report, history=best[1])
+
+
+class _Trial:
+    """One seed: a model that is trained and measured."""
+
+    def __init__(self, build, batches, recipe, loss, steps_per_epoch, measure, metric):
+        (self.seed,), self.recipe = recipe.seeds, recipe
+        self.steps = max(round(recipe.epochs * steps_per_epoch), recipe.steps or 0, 1)
+        evaluations = recipe.evaluations or max(1, round(self.steps / steps_per_epoch))
+        self.every = -(-self.steps // min(evaluations, self.steps))
+        self.steps_per_epoch, self.batches = steps_per_epoch, batches
+        model = build(self.seed)
+        reinitialize_top(model, recipe.reinitialize, seed=self.seed)
+        self.parameters = choose_trained(model, recipe)
+        if recipe.mixout:
+            self.model = MixoutModel.from_model(model, rate=recipe.mixout, seed=self.seed)
+        else:
+            self.model = TrainingModel.from_model(model)
+        optimizer = finetuning_optimizer(
+            recipe.learning_rate,
+            self.steps,
+            warmup=recipe.warmup,
+            weight_decay=recipe.weight_decay,
+            clip_norm=recipe.clip_norm,
+            layer_decay=recipe.layer_decay,
+            pretrained_decay=recipe.pretrained_decay,
+        )
+        optimizer.build(self.model.trainable_variables)
+        self.model.compile(optimizer, loss=loss, jit_compile=self.steps >= _STEPS_THAT_PAY_FOR_XLA)
+        self.keeper = KeepBest(measure, metric=metric, patience=recipe.patience)
+
+    def train(self, place, verbose):
+        """Train, or go on where a killed run was; gives the `Run` and whether Ctrl-C ended it."""
+        start, interrupted = time.perf_counter(), False
+        finished = None if place is None else _read_result(place)
+        done, callbacks = 0, [self.keeper]
+        if place is not None:
+            done = restore_state(self.model, place)
+            self.keeper.keep_in(place, done // self.every)
+            callbacks.append(SaveState(place, keep=1))
+        if finished is not None:
+            self.keeper.restore_best(self.model)
+            return finished, False
+        try:
+            self._fit(done, callbacks, verbose)
+        except KeyboardInterrupt:
+            interrupted = True
+        score = self.keeper.finish(self.model)
+        steps, seconds = int(self.model.optimizer.iterations), time.perf_counter() - start
+        run = Run(self.seed, score.value, score.degenerate, steps, seconds)
+        if place is not None and not interrupted:
+            _write_result(place, run)
+        return run, interrupted
+
+    def _fit(self, done, callbacks, verbose):
+        if done >= self.steps:  # killed after the last step
+            return
+        self.model.fit(
+            self._stream(done),
+            steps_per_epoch=self.every,
+            initial_epoch=done // self.every,
+            epochs=-(-self.steps // self.every),
+            shuffle=False,
+            verbose=verbose,
+            callbacks=callbacks,
+        )
+
+    def _stream(self, done):
+        """The batches from a step on; the order of an epoch is a function of seed and epoch."""
+        first, skip = divmod(done, self.steps_per_epoch)
+        # The last evaluation period may go beyond the last step, and `fit` must not run dry in it.
+        last = -(-(self.steps + self.every) // self.steps_per_epoch)
+        return self.batches(self.seed, first, last - first + 1).skip(skip)
+
+
+def _read_result(place):
+    path = place / "result.json"
+    return Run(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def _write_result(place, run):
+    partial = place / ".result.json.partial"
+    partial.write_text(json.dumps(run.__dict__) + "\n", encoding="utf-8")
+    os.replace(partial, place / "result.json")

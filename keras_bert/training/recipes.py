@@ -1,0 +1,125 @@
+"""How to fine-tune, as values: a `Recipe` can be printed, compared and changed with `dataclasses.replace`.
+
+Takes nothing, gives the table `RECIPES`. A room of its own because these numbers are what people read, argue about and
+change; the code that obeys them is in `finetune.py`.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How to fine-tune a pretrained model.
+
+    Args:
+        name: What to call it.
+        learning_rate: The peak of the schedule, for the heads.
+        epochs: Times through the data.
+        steps: A budget of steps; where the data is so small that `epochs` give fewer, it is trained for these.
+        batch_size: Examples of a step.
+        warmup: The share of the steps in which the rate climbs.
+        weight_decay: Decay of kernels towards zero.
+        clip_norm: The largest norm of all gradients together.
+        evaluations: How often the validation data is measured in a run; `None` is after every epoch.
+        patience: Measurements without a gain before training stops; `None` never stops early.
+        trains: What is trained: `"all"`, `"head"` (the heads and the pooler; see `top_layers`), `"bias"` (BitFit: all
+            biases and the heads) or `"lora"` (low-rank updates of queries and values, and the heads).
+        top_layers: With `trains="head"`: how many top blocks train too.
+        lora_rank: With `trains="lora"`: the rank.
+        layer_decay: The learning rate of a layer over that of the layer above it.
+        reinitialize: How many top blocks start from random weights, and with them the pooler.
+        mixout: The share of weights that a step takes from the pretrained model (Lee et al. 2020).
+        pretrained_decay: Decay of weights towards their pretrained values.
+        dropout: Rate in the encoder for this run; `None` keeps the model's.
+        attention_dropout: Rate on attention probabilities; `None` keeps the model's.
+        classifier_dropout: Rate before the heads; `None` keeps the model's.
+        seeds: One run each; the model with the best validation score is kept.
+        restarts: How many more seeds may be tried for runs that degenerate (one class for every text).
+    """
+
+    name: str = "standard"
+    learning_rate: float = 2e-5
+    epochs: float = 3
+    steps: int | None = None
+    batch_size: int = 32
+    warmup: float = 0.1
+    weight_decay: float = 0.01
+    clip_norm: float | None = 1.0
+    evaluations: int | None = None
+    patience: int | None = 2
+    trains: str = "all"
+    top_layers: int = 0
+    lora_rank: int = 8
+    layer_decay: float = 1.0
+    reinitialize: int = 0
+    mixout: float = 0.0
+    pretrained_decay: float = 0.0
+    dropout: float | None = None
+    attention_dropout: float | None = None
+    classifier_dropout: float | None = None
+    seeds: tuple[int, ...] = (0,)
+    restarts: int = 0
+
+    def __post_init__(self):
+        if self.trains not in TRAINED_PARTS:
+            raise ValueError(f"trains={self.trains!r}: expected one of {', '.join(map(repr, TRAINED_PARTS))}.")
+        if not self.seeds:
+            raise ValueError("seeds=() gives no run; expected at least one number.")
+        for name in ("epochs", "batch_size", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected a number over 0.")
+        for name in ("mixout", "warmup"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected a share from 0 to below 1.")
+        for name in ("dropout", "attention_dropout", "classifier_dropout"):
+            rate = getattr(self, name)
+            if rate is not None and not 0 <= rate < 1:
+                raise ValueError(f"{name}={rate!r}: expected None or a rate from 0 to below 1.")
+
+    def __str__(self) -> str:
+        """The settings that differ from the standard recipe, one a line."""
+        standard = Recipe()
+        changed = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name != "name" and getattr(self, field.name) != getattr(standard, field.name)
+        }
+        always = {key: getattr(self, key) for key in ("learning_rate", "batch_size", "epochs")}
+        rows = {**always, **changed}
+        return f"recipe {self.name}\n" + "\n".join(f"  {name:<20}{value}" for name, value in rows.items())
+
+
+TRAINED_PARTS = ("all", "head", "bias", "lora")
+
+RECIPES = {
+    "standard": Recipe(),
+    # Zhang et al. 2020 (arXiv 2006.05987): bias correction (Keras's Adam has it), fresh top layers, more steps.
+    "few_sample": Recipe(
+        name="few_sample",
+        epochs=3,
+        steps=600,
+        evaluations=10,
+        patience=None,
+        layer_decay=0.95,
+        reinitialize=1,
+        seeds=(0, 1, 2),
+        restarts=2,
+    ),
+    "frozen": Recipe(name="frozen", trains="head", learning_rate=1e-3, epochs=10, dropout=0.0, attention_dropout=0.0),
+    "lora": Recipe(name="lora", trains="lora", learning_rate=5e-4, epochs=5),
+    "bitfit": Recipe(name="bitfit", trains="bias", learning_rate=1e-3, epochs=5),
+}
+
+
+def find_recipe(recipe: "str | Recipe", **changes) -> Recipe:
+    """A recipe by name, or the one given, with changes.
+
+    Example:
+        >>> find_recipe("standard", learning_rate=5e-5).learning_rate
+        5e-05
+    """
+    if isinstance(recipe, str):
+        if recipe not in RECIPES:
+            raise ValueError(f"recipe={recipe!r} is unknown; choose one of {', '.join(map(repr, RECIPES))}.")
+        recipe = RECIPES[recipe]
+    return replace(recipe, **changes) if changes else recipe

@@ -1,0 +1,225 @@
+"""Text in, labels out: the same face for one label, several, pairs and numbers, and the same answers after saving."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import keras_bert
+from keras_bert.packing import pack
+from keras_bert.tasks.classification import TextClassifier
+from keras_bert.tasks.examples import Example
+from keras_bert.tasks.inputs import as_rows
+from tests.tiny_tasks import VOCABULARY, pretrained_directory, reviews
+
+FAST = {"learning_rate": 2e-3, "epochs": 12, "batch_size": 16, "patience": None, "evaluations": 3, "verbose": 0}
+LABELS = ["bad", "good"]
+
+
+def new_classifier(**options):
+    options = {"labels": LABELS, **options}
+    return TextClassifier.from_pretrained(pretrained_directory(), **options)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    classifier = new_classifier()
+    report = classifier.fit(*reviews(192, seed=1), validation_data=reviews(64, seed=2), **FAST)
+    return classifier, report
+
+
+# === Learning ===
+
+
+def test_it_learns(trained):
+    classifier, report = trained
+    texts, labels = reviews(64, seed=3)
+    answers = [answer[0].name for answer in classifier.predict(texts)]
+    assert np.mean(np.array(answers) == labels) > 0.9
+    assert report.best.score > 0.9 and "accuracy" in str(report)
+    assert classifier.evaluate(texts, labels).accuracy == pytest.approx(np.mean(np.array(answers) == labels))
+
+
+def test_answers_are_the_models_own(trained):
+    classifier, _ = trained
+    texts, _ = reviews(20, seed=4)
+    logits = classifier.model.predict(pack(classifier.tokenizer, texts), verbose=0)["class_logits"]
+    np.testing.assert_allclose(classifier.logits(texts), logits, atol=1e-5)
+    expected = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    for answer, row in zip(classifier.predict(texts), expected, strict=True):
+        assert {label.name: label.probability for label in answer} == pytest.approx(
+            dict(zip(LABELS, row, strict=True)), abs=1e-5
+        )
+        assert answer[0].probability >= answer[1].probability
+    assert classifier.predict(texts[0]) == classifier.predict(texts[:1])[0]
+    assert classifier.predict([]) == []
+
+
+def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
+    classifier, _ = trained
+    classifier.save(tmp_path / "model")
+    texts, _ = reviews(10, seed=5)
+    for loaded in (TextClassifier.load(tmp_path / "model"), keras_bert.load_task(tmp_path / "model")):
+        assert isinstance(loaded, TextClassifier) and loaded.labels == LABELS
+        np.testing.assert_array_equal(loaded.logits(texts), classifier.logits(texts))
+    plain, _ = keras_bert.load_model(tmp_path / "model")  # and it is an ordinary model directory
+    assert plain.output["class_logits"].shape[-1] == 2
+
+
+def test_plain_keras_after_compile():
+    classifier = new_classifier()
+    classifier.compile("sgd", metrics=["accuracy"])
+    history = classifier.fit(*reviews(40, seed=1), validation_data=reviews(16, seed=2), epochs=2, verbose=0)
+    assert len(history.history["loss"]) == 2 and "val_accuracy" in history.history
+    with pytest.raises(ValueError, match="compiled"):
+        classifier.fit(*reviews(8, seed=1), recipe="standard")
+
+
+def test_several_labels_for_a_text():
+    texts, labels = reviews(160, seed=1)
+    many = [(label, "long") if len(text.split()) > 7 else (label,) for text, label in zip(texts, labels, strict=True)]
+    classifier = new_classifier(labels=["bad", "good", "long"], kind="multi_label")
+    report = classifier.fit(texts[:128], many[:128], validation_data=(texts[128:], many[128:]), **FAST)
+    assert report.metric == "micro_f1" and report.best.score > 0.8
+    answer = classifier.predict(texts[128:], threshold=0.5)
+    assert any(len(labels) == 2 for labels in answer)
+    assert all(label.probability >= 0.5 for labels in answer for label in labels)
+
+
+def test_regression():
+    texts, _ = reviews(160, seed=1)
+    lengths = [len(text.split()) / 4 for text in texts]
+    classifier = new_classifier(labels=None, kind="regression")
+    report = classifier.fit(texts[:128], lengths[:128], validation_data=(texts[128:], lengths[128:]), **FAST)
+    assert report.metric == "spearman" and report.best.score > 0.8
+    assert isinstance(classifier.predict(texts[0]), float)
+
+
+def test_pairs_are_packed_as_pairs():
+    classifier = new_classifier()
+    pairs = [("a good film", "the plot"), ("dull", "it was bad")]
+    packed = pack(classifier.tokenizer, [a for a, _ in pairs], [b for _, b in pairs])
+    np.testing.assert_allclose(classifier.logits(pairs), classifier.model(packed)["class_logits"], atol=1e-5)
+    classifier.fit(pairs * 8, ["good", "bad"] * 8, epochs=1, verbose=0)
+
+
+def test_class_weights_change_what_is_learned():
+    texts, labels = reviews(64, seed=1)
+    favoured = new_classifier()
+    favoured.fit(texts, labels, class_weight={"bad": 0.0, "good": 1.0}, **{**FAST, "epochs": 2})
+    assert {answer[0].name for answer in favoured.predict(texts)} == {"good"}
+
+
+def test_dropout_of_a_run_leaves_the_model_its_own():
+    classifier = new_classifier()
+    classifier.fit(*reviews(16, seed=1), dropout=0.3, attention_dropout=0.0, epochs=1, verbose=0)
+    assert classifier.config.dropout == 0.1 and classifier.config.attention_dropout == 0.1
+
+
+@pytest.mark.parametrize("recipe", ["few_sample", "frozen", "lora", "bitfit"])
+def test_every_recipe_trains(recipe):
+    classifier = new_classifier()
+    before = classifier.logits(["a good film"])
+    options = {"steps": 4, "seeds": (0, 1)} if recipe == "few_sample" else {"epochs": 1}
+    report = classifier.fit(
+        *reviews(32, seed=1), validation_data=reviews(8, seed=2), recipe=recipe, verbose=0, **options
+    )
+    assert np.abs(classifier.logits(["a good film"]) - before).max() > 1e-5
+    assert (report.parameters.trained < report.parameters.total) == (recipe not in ("few_sample",))
+    assert not any("lora" in weight.path for weight in classifier.model.weights)
+
+
+# === Long texts ===
+
+
+def test_long_texts_are_cut_and_counted():
+    classifier = new_classifier(sequence_length=8)
+    report = classifier.fit(["good film " * 10, "bad"] * 4, ["good", "bad"] * 4, epochs=1, verbose=0)
+    assert any("4 of 8 texts were cut to 8 tokens" in note for note in report.notes)
+
+
+def test_windows_see_the_whole_text():
+    cut, windows = new_classifier(sequence_length=8), new_classifier(sequence_length=8, long_texts="windows")
+    tail_a, tail_b = "a the film plot was it is very and it good", "a the film plot was it is very and it bad"
+    assert np.array_equal(cut.logits([tail_a]), cut.logits([tail_b]))
+    assert not np.allclose(windows.logits([tail_a]), windows.logits([tail_b]))
+    words = tail_a.split()
+    parts = [" ".join(words[start : start + 6]) for start in (0, 4, 8)]  # 6 words a window, 4 further each
+    np.testing.assert_allclose(windows.logits([tail_a])[0], cut.logits(parts).mean(0), atol=1e-5)
+    windows.fit([tail_a, tail_b] * 4, ["good", "bad"] * 4, validation_data=([tail_a], ["good"]), epochs=1, verbose=0)
+
+
+# === What can be handed in ===
+
+
+def test_forms_of_data_are_the_same_rows(tmp_path):
+    texts, labels = reviews(6, seed=1)
+    (tmp_path / "data.tsv").write_text(
+        "text\tlabel\n" + "".join(f"{t}\t{c}\n" for t, c in zip(texts, labels, strict=True))
+    )
+    dataset = tf.data.Dataset.from_tensor_slices((texts, labels))
+    forms = [
+        as_rows(texts, labels),
+        as_rows(dataset),
+        as_rows(dataset.batch(4)),
+        as_rows(tmp_path / "data.tsv"),
+        as_rows([Example(text, None, label) for text, label in zip(texts, labels, strict=True)]),
+    ]
+    for rows in forms:
+        assert rows.texts == texts and rows.labels == labels
+    pairs = tf.data.Dataset.from_tensor_slices(((texts, texts[::-1]), np.arange(6)))
+    assert as_rows(pairs)[0] == Example(texts[0], texts[-1], 0, 1)
+
+
+def test_numbers_are_classes_where_no_class_has_that_name():
+    classifier = new_classifier()
+    assert classifier._index(1, "Row 1") == 1 and classifier._index("good", "Row 1") == 1
+    assert new_classifier(labels=["1", "0"])._index(1, "Row 1") == 0
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "words"),
+    [
+        (["good"], ["fine"], "unknown label 'fine'"),
+        (["good"], [7], "unknown label 7"),
+        (["good", "bad"], ["good"], "2 texts and 1 labels"),
+        (["good"], None, "no label"),
+        (["", " "], ["good", "bad"], "All 2 texts are empty"),
+        ([3], ["good"], "Text 1 is 3"),
+    ],
+)
+def test_bad_data_is_named(x, y, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        new_classifier().fit(x, y)
+
+
+def test_empty_texts_are_counted_not_lost():
+    report = new_classifier().fit(["good", "", "bad"], ["good", "good", "bad"], epochs=1, verbose=0)
+    assert any("1 dropped" in note and "empty text: 1 (line 2)" in note for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"labels": ["one"]}, "at least two"),
+        ({"labels": ["a", "a"]}, "more than once"),
+        ({"labels": "ab"}, "expected a list"),
+        ({"labels": None}, "pass labels"),
+        ({"kind": "ranking"}, "'regression'"),
+        ({"sequence_length": 64}, "expected 4 to 32"),
+        ({"long_texts": "drop"}, "'windows'"),
+    ],
+)
+def test_bad_settings_are_named(options, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        new_classifier(**options)
+
+
+def test_mismatched_vocabulary_is_refused():
+    classifier = new_classifier()
+    with pytest.raises(ValueError, match="22 tokens, the model only 21"):
+        TextClassifier(classifier.model, keras_bert.BertTokenizer([*VOCABULARY, "more"]), labels=LABELS)
+
+
+def test_a_plain_directory_is_no_task(tmp_path):
+    with pytest.raises(FileNotFoundError, match="from_pretrained"):
+        keras_bert.load_task(pretrained_directory())

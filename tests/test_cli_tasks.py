@@ -1,0 +1,94 @@
+"""`keras-bert finetune`, `predict` and `evaluate`: from a file to a model directory to answers, without Python."""
+
+import json
+
+import pytest
+
+from keras_bert.cli import main
+from tests.tiny_tasks import pretrained_directory, reviews
+
+
+def write_tsv(path, count, seed, header="sentence\tlabel"):
+    lines = [f"{text}\t{label}" for text, label in zip(*reviews(count, seed=seed), strict=True)]
+    path.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def finetuned(tmp_path_factory):
+    """A model directory that the command wrote, and the directory with its data."""
+    place = tmp_path_factory.mktemp("cli")
+    train = write_tsv(place / "train.tsv", 160, 1)
+    with open(train, "a", encoding="utf-8") as file:
+        file.write("a row without a label\n")
+    dev = write_tsv(place / "dev.tsv", 40, 2)
+    command = ["finetune", train, str(place / "model"), "--model", str(pretrained_directory()), "--validation", dev]
+    flags = "--text sentence --learning-rate 2e-3 --epochs 12 --batch-size 16 --sequence-length 32 --debug"
+    assert main([*command, *flags.split(), "--json"]) == 0
+    return place
+
+
+def test_finetune_writes_a_model_and_no_state(finetuned):
+    names = {path.name for path in (finetuned / "model").iterdir()}
+    assert {"model.safetensors", "vocab.txt", "labels.txt", "keras_bert_task.json"} <= names
+    assert "state" not in names
+    assert (finetuned / "model/labels.txt").read_text().split() == ["bad", "good"]
+
+
+def test_predict_answers(finetuned, capsys):
+    assert main(["predict", str(finetuned / "model"), "the film was great", "the plot was dull", "--json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["answers"]
+    assert [answer[0]["label"] for answer in answers] == ["good", "bad"]
+    (finetuned / "texts.txt").write_text("a fine cast\n\nit is poor\n", encoding="utf-8")
+    output = finetuned / "answers.jsonl"
+    arguments = ["--input", str(finetuned / "texts.txt"), "--output", str(output)]
+    assert main(["predict", str(finetuned / "model"), *arguments]) == 0
+    assert [json.loads(line)["text"] for line in output.read_text().splitlines()] == ["a fine cast", "it is poor"]
+
+
+def test_evaluate_prints_a_table_and_writes_json(finetuned, capsys):
+    output, plots = finetuned / "results.json", finetuned / "plots"
+    arguments = [str(finetuned / "dev.tsv"), "--text", "sentence", "--output", str(output), "--plots", str(plots)]
+    assert main(["evaluate", str(finetuned / "model"), *arguments, "--debug"]) == 0
+    printed = capsys.readouterr().out
+    numbers = json.loads(output.read_text())
+    assert f"accuracy {numbers['accuracy']:.4f}" in printed and numbers["accuracy"] > 0.85
+    assert 0 <= numbers["calibration"]["before"]["ece"] <= 1
+    assert {path.name for path in plots.iterdir()} == {"confusion.png", "calibration.png"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["predict", "{model}"], "no text"),
+        (["predict", "{pretrained}", "good"], "from_pretrained"),
+        (["evaluate", "{model}", "{dev}"], "text"),  # its column is called sentence
+        (["finetune", "{dev}", "{out}", "--text", "sentense"], "sentense"),
+        (["finetune", "{missing}", "{out}"], "missing.tsv"),
+    ],
+)
+def test_bad_input_is_one_clear_line(finetuned, capsys, arguments, words):
+    places = {
+        "model": finetuned / "model",
+        "pretrained": pretrained_directory(),
+        "dev": finetuned / "dev.tsv",
+        "out": finetuned / "out",
+        "missing": finetuned / "missing.tsv",
+    }
+    assert main([argument.format(**places) for argument in arguments]) == 1
+    errors = capsys.readouterr().err
+    assert words in errors and "Traceback" not in errors
+
+
+def test_without_validation_a_tenth_is_held_out(finetuned, capsys, tmp_path):
+    command = [
+        "finetune",
+        str(finetuned / "train.tsv"),
+        str(tmp_path / "model"),
+        "--model",
+        str(pretrained_directory()),
+    ]
+    flags = "--text sentence --epochs 1 --recipe frozen --sequence-length 32 --seeds 3"
+    assert main([*command, *flags.split()]) == 0
+    printed = capsys.readouterr().out
+    assert "16 of 160 rows are held out" in printed and "1 dropped" in printed and "seed 3" in printed

@@ -1,0 +1,317 @@
+"""Recipes do what they say: what trains, from where, how fast, and what happens when a run goes wrong."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_bert.encoder import bert_encoder
+from keras_bert.heads import bert_model
+from keras_bert.training.best_weights import KeepBest, Score
+from keras_bert.training.finetune import finetune
+from keras_bert.training.layerwise import LayerwiseAdamW, finetuning_optimizer, layer_depth
+from keras_bert.training.mixout import MixoutModel
+from keras_bert.training.recipes import RECIPES, Recipe, find_recipe
+from keras_bert.training.trained_parts import choose_trained, copy_weights, reinitialize_top
+from tests.tiny_models import TINY, assert_same_weights, batch
+
+LOSS = {"class_logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
+
+
+def new_model(seed=1, **changes):
+    return bert_model(TINY.replace(**changes), "classification", num_classes=2, seed=seed)
+
+
+def values(model):
+    return {weight.path: np.array(weight) for weight in model.weights}
+
+
+def one_step(model, optimizer):
+    model.compile(optimizer, loss=LOSS)
+    model.train_on_batch(batch(), {"class_logits": np.array([0, 1, 0])})
+
+
+# === The optimizer ===
+
+
+def test_layerwise_rates_are_a_power_of_the_decay():
+    model = bert_model(TINY.replace(num_layers=3), "classification", num_classes=2)
+    optimizer = LayerwiseAdamW(1e-3, layer_decay=0.5)
+    optimizer.build(model.trainable_variables)
+    expected = {
+        "classifier": 1.0,
+        "pooler": 1.0,
+        "block_2": 0.5,
+        "block_1": 0.25,
+        "block_0": 0.125,
+        "embeddings": 0.0625,
+    }
+    for path, factor in optimizer.rate_factors.items():
+        assert factor == expected.get(path.split("/")[0], 0.0625), path
+
+
+def test_without_layer_decay_it_is_adamw():
+    stock, ours = new_model(), new_model()
+    one_step(stock, keras.optimizers.AdamW(1e-2, weight_decay=0.1, global_clipnorm=1.0))
+    one_step(ours, LayerwiseAdamW(1e-2, weight_decay=0.1, global_clipnorm=1.0))
+    for path, value in values(ours).items():
+        np.testing.assert_allclose(value, values(stock)[path], atol=1e-6, err_msg=path)
+
+
+def test_first_step_of_each_layer_is_its_rate():
+    # The first step of Adam is the rate times the sign of the gradient, whatever its size.
+    model = new_model(dropout=0.0, attention_dropout=0.0)
+    before = values(model)
+    one_step(model, LayerwiseAdamW(1e-2, layer_decay=0.5, weight_decay=0.0, epsilon=1e-12))
+    for path in ("classifier/kernel", "block_1/intermediate/kernel", "block_0/intermediate/kernel"):
+        depth = layer_depth(path)
+        factor = 1.0 if depth is None else 0.5 ** (3 - depth)
+        moved = np.abs(values(model)[path] - before[path])
+        assert np.median(moved) == pytest.approx(1e-2 * factor, rel=1e-2), path
+
+
+def test_pretrained_decay_pulls_back_to_the_start():
+    model = new_model()
+    optimizer = LayerwiseAdamW(0.1, weight_decay=0.0, pretrained_decay=0.5)
+    optimizer.build(model.trainable_variables)
+    start = values(model)
+    for weight in model.trainable_variables:
+        weight.assign(weight + 1.0)
+    optimizer.apply([tf.zeros(weight.shape) for weight in model.trainable_variables])
+    # 1 away from the start, minus rate × decay; heads have no pretrained value and stay.
+    np.testing.assert_allclose(values(model)["block_0/output/kernel"] - start["block_0/output/kernel"], 0.95, atol=1e-5)
+    np.testing.assert_allclose(values(model)["classifier/kernel"] - start["classifier/kernel"], 1.0, atol=1e-5)
+
+
+def test_biases_and_norms_do_not_decay():
+    model = new_model()
+    optimizer = finetuning_optimizer(0.1, 10, warmup=0.0, weight_decay=0.5)
+    optimizer.build(model.trainable_variables)
+    before = values(model)
+    optimizer.apply([tf.zeros(weight.shape) for weight in model.trainable_variables])
+    after = values(model)
+    np.testing.assert_allclose(after["block_0/output_norm/gamma"], before["block_0/output_norm/gamma"])
+    np.testing.assert_allclose(after["block_0/output/kernel"], before["block_0/output/kernel"] * 0.95, rtol=1e-5)
+
+
+# === What trains ===
+
+
+@pytest.mark.parametrize(
+    ("recipe", "trained"),
+    [
+        (Recipe(trains="head"), {"classifier", "pooler"}),
+        (Recipe(trains="head", top_layers=1), {"classifier", "pooler", "block_1"}),
+        (Recipe(), {"classifier", "pooler", "block_0", "block_1", "embeddings", "token_embedding"}),
+    ],
+)
+def test_only_chosen_parts_move(recipe, trained):
+    model = new_model()
+    choose_trained(model, recipe)
+    before = values(model)
+    one_step(model, "adam")
+    moved = {path.split("/")[0] for path, value in values(model).items() if not np.array_equal(value, before[path])}
+    assert moved == trained
+
+
+def test_bitfit_moves_biases_and_the_head_alone():
+    model = new_model()
+    count = choose_trained(model, Recipe(trains="bias"))
+    before = values(model)
+    one_step(model, "adam")
+    for path, value in values(model).items():
+        moves = layer_depth(path) is None or path.endswith(("bias", "beta"))
+        # The bias of keys cancels in softmax: its gradient is zero up to rounding.
+        if not path.endswith("key/bias"):
+            assert np.array_equal(value, before[path]) != moves, path
+    assert count.trained == sum(weight.size for path, weight in before.items() if _is_bias_or_head(path))
+
+
+def _is_bias_or_head(path):
+    return layer_depth(path) is None or path.endswith(("bias", "beta"))
+
+
+def test_lora_trains_low_ranks_and_merges_into_plain_kernels():
+    model, plain = new_model(dropout=0.0), new_model(seed=2)
+    before = values(model)
+    count = choose_trained(model, Recipe(trains="lora", lora_rank=2))
+    assert count.trained == 2 * 2 * (16 * 2 + 2 * 16) + (16 * 16 + 16) + (16 * 2 + 2)  # layers × (query, value) …
+    for _ in range(3):
+        one_step(model, keras.optimizers.Adam(0.05))
+    assert np.array_equal(
+        np.array(model.get_layer("block_0").attention.key.kernel), before["block_0/attention/key/kernel"]
+    )
+    copy_weights(model, plain)
+    assert not np.array_equal(values(plain)["block_0/attention/query/kernel"], before["block_0/attention/query/kernel"])
+    np.testing.assert_allclose(plain(batch())["class_logits"], model(batch())["class_logits"], atol=1e-5)
+
+
+def test_reinitialized_layers_are_fresh_and_others_untouched():
+    model = new_model()
+    for weight in model.weights:
+        weight.assign(np.full(weight.shape, 0.25))
+    assert reinitialize_top(model, 1, seed=4) == ["block_1", "pooler"]
+    after = values(model)
+    assert np.all(after["block_0/output/kernel"] == 0.25)
+    assert np.all(after["block_1/output_norm/gamma"] == 1) and np.all(after["block_1/output/bias"] == 0)
+    assert after["block_1/output/kernel"].std() == pytest.approx(
+        0.02 * 0.88, rel=0.15
+    )  # a normal cut at two deviations
+    assert len({after[path].flat[0] for path in after if path.startswith("block_1") and path.endswith("kernel")}) == 6
+    again = new_model()
+    reinitialize_top(again, 1, seed=4)
+    np.testing.assert_array_equal(values(again)["block_1/output/kernel"], after["block_1/output/kernel"])
+
+
+def test_too_many_layers_are_refused():
+    with pytest.raises(ValueError, match="2 blocks"):
+        reinitialize_top(new_model(), 3, seed=0)
+    with pytest.raises(ValueError, match="top_layers=5"):
+        choose_trained(new_model(), Recipe(trains="head", top_layers=5))
+    with pytest.raises(ValueError, match="differ"):
+        copy_weights(bert_encoder(TINY), new_model())
+
+
+# === Mixout ===
+
+
+def test_mixout_mixes_the_stated_share_and_keeps_the_mean():
+    model = new_model()
+    start = values(model)
+    mixed = MixoutModel.from_model(model, rate=0.7, seed=5)
+    mixed.compile("adam", loss=LOSS)
+    for weight in model.weights:
+        weight.assign(weight + 1.0)
+    path = "block_0/intermediate/kernel"
+    drawn = {
+        weight.path: np.array(value)
+        for weight, value in zip(
+            model.trainable_variables, mixed._mixed_weights(model.trainable_variables), strict=True
+        )
+    }
+    away = drawn[path] - start[path]
+    # Either the pretrained weight, or one so far from it that the mean distance is 1.
+    assert set(np.round(away, 3).ravel()) == {0.0, np.float32(np.round(1 / 0.3, 3))}
+    assert np.mean(away == 0) == pytest.approx(0.7, abs=0.1)
+    np.testing.assert_array_equal(drawn["classifier/kernel"], np.array(model.get_layer("classifier").kernel))
+
+
+def test_mixout_of_next_to_nothing_is_plain_training():
+    plain, mixed = new_model(dropout=0.0, attention_dropout=0.0), new_model(dropout=0.0, attention_dropout=0.0)
+    one_step(plain, keras.optimizers.SGD(0.1))
+    one_step(MixoutModel.from_model(mixed, rate=1e-9, seed=1), keras.optimizers.SGD(0.1))
+    for path, value in values(mixed).items():
+        np.testing.assert_allclose(value, values(plain)[path], atol=1e-6, err_msg=path)
+
+
+# === Runs ===
+
+
+def batches(seed, epoch, epochs):
+    inputs = {name: np.tile(value, (4, 1)) for name, value in batch().items()}
+    labels = np.tile([0, 1, 0], 4)
+    data = tf.data.Dataset.from_tensor_slices((inputs, {"class_logits": labels})).batch(3)
+    return data.repeat(epochs)
+
+
+def run(recipe, measure=None, **options):
+    return finetune(
+        lambda seed: new_model(seed),
+        batches,
+        recipe,
+        loss=LOSS,
+        steps_per_epoch=4,
+        measure=measure,
+        verbose=0,
+        **options,
+    )
+
+
+def test_best_weights_come_back_and_training_stops():
+    seen, scores = [], iter([0.5, 0.9, 0.7, 0.6, 0.8])
+
+    def measure(model):
+        seen.append(values(model))
+        return Score(next(scores))
+
+    model, report = run(Recipe(epochs=5, patience=2, learning_rate=1e-2), measure)
+    assert len(seen) == 4 and report.best.score == 0.9 and report.best.steps == 16
+    for path, value in values(model).items():
+        np.testing.assert_array_equal(value, seen[1][path], err_msg=path)
+
+
+def test_degenerate_runs_start_again_with_the_next_seed():
+    scores = iter([Score(0.5, degenerate=True), Score(0.8), Score(0.6), Score(0.7)])
+    recipe = Recipe(epochs=1, seeds=(0, 1), restarts=1)
+    _, report = run(recipe, lambda model: next(scores))
+    assert [(trial.seed, trial.degenerate) for trial in report.runs] == [(0, True), (1, False), (2, False)]
+    assert report.best.seed == 1 and report.mean == pytest.approx(0.7) and report.std == pytest.approx(0.1)
+    assert "degenerate" in str(report) and "0.7000 ± 0.1000" in str(report)
+
+
+def test_a_step_budget_beats_epochs_on_small_data():
+    measured = []
+
+    def measure(model):
+        measured.append(0)
+        return Score(len(measured))
+
+    _, report = run(Recipe(epochs=1, steps=10, evaluations=5), measure)
+    assert report.best.steps == 10 and len(measured) == 5
+
+
+def test_interrupted_run_gives_the_best_so_far():
+    scores = iter([Score(0.9)])
+
+    def measure(model):
+        try:
+            return next(scores)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    _, report = run(Recipe(epochs=3, patience=None), measure)
+    assert report.interrupted and report.best.score == 0.9 and "interrupted" in str(report)
+
+
+def test_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
+    recipe = Recipe(epochs=4, patience=None, learning_rate=1e-2)
+
+    def accuracy(model):
+        logits = np.array(model(batch())["class_logits"])
+        return Score(float(logits[0, 0] - logits[1, 0]))
+
+    whole, report = run(recipe, accuracy)
+    calls = []
+
+    def dies(model):
+        calls.append(0)
+        if len(calls) == 3:
+            raise RuntimeError("killed")
+        return accuracy(model)
+
+    with pytest.raises(RuntimeError, match="killed"):
+        run(recipe, dies, directory=tmp_path)
+    resumed, again = run(recipe, accuracy, directory=tmp_path)
+    assert [row["val_score"] for row in again.history] == pytest.approx([row["val_score"] for row in report.history])
+    for path, value in values(resumed).items():
+        np.testing.assert_allclose(value, values(whole)[path], atol=1e-5, err_msg=path)
+    finished, third = run(recipe, accuracy, directory=tmp_path)  # nothing left to train
+    assert third.runs[0].score == pytest.approx(report.runs[0].score)
+    assert_same_weights(finished, resumed)
+
+
+def test_keep_best_without_a_measure_keeps_the_last():
+    keeper = KeepBest(None)
+    assert np.isnan(keeper.finish(new_model()).value)
+
+
+def test_recipes_print_and_refuse_nonsense():
+    assert "reinitialize" in str(RECIPES["few_sample"]) and "layer_decay" in str(RECIPES["few_sample"])
+    assert find_recipe("lora", lora_rank=4).lora_rank == 4
+    with pytest.raises(ValueError, match="'standard', 'few_sample'"):
+        find_recipe("standart")
+    for wrong in ({"trains": "nothing"}, {"epochs": 0}, {"mixout": 1.0}, {"dropout": 1.5}, {"seeds": ()}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            dataclasses.replace(Recipe(), **wrong)
