@@ -290,3 +290,16 @@ def test_bad_input_is_named(examples, tmp_path):
         training_batches(examples, CONFIG.replace(max_sequence_length=16), TOKENIZER, PLAN)
     with pytest.raises(ValueError, match="fewer than batch_size=100000; take a smaller batch"):
         training_batches(examples, CONFIG, TOKENIZER, replace(PLAN, batch_size=100_000))
+
+
+def test_a_service_reads_for_a_run(examples, tmp_path, without_xla):
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    address = dispatcher.target.split("://")[1]
+    worker = service.WorkerServer(service.WorkerConfig(dispatcher_address=address))
+    plan = replace(SHORT, service=dispatcher.target)
+    seen = next(iter(training_batches(examples, CONFIG, TOKENIZER, plan)))
+    assert seen[0]["token_ids"].shape == (PLAN.batch_size, 32)
+    history = pretrain(examples, tmp_path, CONFIG, TOKENIZER, plan, verbose=0)
+    assert history["step"] == [2, 4] and np.all(np.isfinite(history["loss"]))
+    del worker, dispatcher

@@ -57,6 +57,7 @@ def _add_machine_arguments(group):
     group.add_argument("--accumulation", type=int, default=1, help="parts of a batch, to save memory")
     group.add_argument("--precision", default="auto", help="a dtype policy; auto: half precision on GPUs and TPUs")
     group.add_argument("--strategy", default="auto", help="which devices (default: %(default)s)")
+    group.add_argument("--service", metavar="ADDRESS", help="a tf.data service that reads, for several machines")
 
 
 def run(arguments) -> dict:
@@ -100,6 +101,7 @@ def _plan(arguments, steps, batch_size):
         packed=arguments.packed,
         negatives=arguments.negatives,
         save_every=arguments.save_every,
+        service=arguments.service,
         strategy=arguments.strategy,
         precision=arguments.precision,
         seed=arguments.seed,

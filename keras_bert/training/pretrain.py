@@ -152,7 +152,8 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
 
 def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
     plan = phase.plan
-    batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan)
+    batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan, devices=devices)
+    shard = "none" if plan.service else "data"  # a service has shared the examples out already
     epoch = {"steps_per_epoch": plan.save_every}
     callbacks = [StopOnNaN(output, batches_from, **epoch)]
     if devices.is_chief:
@@ -163,7 +164,7 @@ def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
         checks = devices.distribute(checks)
     try:
         model.fit(
-            devices.distribute(batches_from(done), batch_size=plan.batch_size),
+            devices.distribute(batches_from(done), batch_size=plan.batch_size, shard=shard),
             initial_epoch=done // plan.save_every,
             epochs=plan.steps // plan.save_every,
             validation_data=checks,

@@ -19,7 +19,9 @@ from keras_bert.pretraining.reading import read_examples
 from keras_bert.pretraining.row_packing import pack_rows
 from keras_bert.pretraining.sampled_softmax import count_tokens
 from keras_bert.tokenizer import BertTokenizer
+from keras_bert.training.data_service import read_examples_through_service
 from keras_bert.training.pretraining_plan import PretrainingPlan
+from keras_bert.training.strategy import Devices
 
 _MASKED_SHARE = 0.15
 _PACKED_TOGETHER = 512  # examples of a window in which rows are packed
@@ -27,7 +29,13 @@ _COUNTED_BATCHES = 2000  # of 256 examples: enough to know how often tokens occu
 
 
 def training_batches(
-    examples: str | os.PathLike, config: BertConfig, tokenizer: BertTokenizer, plan: PretrainingPlan, start: int = 0
+    examples: str | os.PathLike,
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    start: int = 0,
+    *,
+    devices: Devices | None = None,
 ) -> tf.data.Dataset:
     """The endless batches of a `PretrainingPlan` from a step on.
 
@@ -37,6 +45,7 @@ def training_batches(
         tokenizer: The one that the examples were made with.
         plan: A `PretrainingPlan`.
         start: The number of the first batch, from 0.
+        devices: What trains; a tf.data service hands each of its machines other examples.
 
     Example:
         ```python
@@ -50,8 +59,11 @@ def training_batches(
             f"{examples} has {count} examples, fewer than batch_size={plan.batch_size}; take a smaller batch, or more "
             "text."
         )
-    rows = _rows(examples, config, tokenizer, plan, plan.batch_size, endless=True, seed=plan.seed)
-    return _mask(rows.skip(start), examples, tokenizer, plan, start)
+    rows = _rows(examples, config, tokenizer, plan, plan.batch_size, endless=True, devices=devices, seed=plan.seed)
+    # Through a service the order is not a function of the seed, so there is no place in it to skip to.
+    rows = rows if plan.service else rows.skip(start)
+    machine = devices.worker_index if plan.service and devices is not None else 0
+    return _mask(rows, examples, tokenizer, plan, start, seed=plan.seed + machine)
 
 
 def validation_batches(
@@ -79,7 +91,7 @@ def validation_batches(
     if not batch_size:
         raise ValueError(f"{examples} fills {count} rows, too few for {replicas} devices; validate on more text.")
     rows = _rows(examples, config, tokenizer, plan, batch_size, drop_remainder=replicas > 1, shuffle=False)
-    batches = _mask(rows, examples, tokenizer, plan, start=0).cache()
+    batches = _mask(rows, examples, tokenizer, plan, start=0, seed=plan.seed).cache()
     # Keras warns at the end of a dataset whose size it does not know.
     return batches.apply(tf.data.experimental.assert_cardinality(batches.reduce(np.int64(0), lambda n, _: n + 1)))
 
@@ -105,7 +117,7 @@ def token_counts(examples: str | os.PathLike, config: BertConfig) -> np.ndarray:
 # === Steps of the pipeline ===
 
 
-def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_remainder=True, **order):
+def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_remainder=True, devices=None, **order):
     """Examples as rows `[B, T]`: each padded, or several packed into one."""
     length = load_manifest(os.fspath(examples)).settings.sequence_length
     if length > config.max_sequence_length:
@@ -114,9 +126,14 @@ def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_
             "examples shorter, or make the model longer."
         )
     together = _PACKED_TOGETHER if plan.packed else batch_size
-    drop_examples = drop_remainder and not plan.packed
-    data = read_examples(examples, batch_size=together, tokenizer=tokenizer, drop_remainder=drop_examples, **order)
-    data = data.repeat() if endless else data
+    if endless and plan.service:
+        data = read_examples_through_service(
+            examples, service=plan.service, batch_size=together, tokenizer=tokenizer, devices=devices, **order
+        )
+    else:
+        drop_examples = drop_remainder and not plan.packed
+        data = read_examples(examples, batch_size=together, tokenizer=tokenizer, drop_remainder=drop_examples, **order)
+        data = data.repeat() if endless else data
     if not plan.packed:
         shape = [batch_size if drop_remainder else None, length]
         return data.map(lambda batch: _pad(batch, shape, tokenizer.pad_id), tf.data.AUTOTUNE)
@@ -140,9 +157,9 @@ def _pad(batch, shape, pad_id):
     }
 
 
-def _mask(rows, examples, tokenizer, plan, start):
+def _mask(rows, examples, tokenizer, plan, start, seed):
     masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), unit=plan.mask_unit)
-    masked = mask_batches(rows, masking, seed=plan.seed, start=start)
+    masked = mask_batches(rows, masking, seed=seed, start=start)
     next_sentence = has_next_sentence(examples)
     sampled = plan.negatives is not None
     return masked.map(

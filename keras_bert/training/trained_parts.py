@@ -92,7 +92,8 @@ def copy_weights(source: keras.Model, target: keras.Model, *, skip_heads: bool =
         raise ValueError(f"The models differ: the source has no {', '.join(missing[:5])}.")
     for weight in target.weights:
         if not (skip_heads and is_head(weight.path)):
-            weight.assign(values[weight.path])
+            # A copy, because on JAX a shared buffer is gone after the other model's next step.
+            weight.assign(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(values[weight.path])))
 
 
 def _merged_kernels(model):
