@@ -31,7 +31,7 @@ _HOMES = {
     "load_assistant": "datasets",
     "load_encoder": "checkpoint",
     "load_model": "checkpoint",
-    "load_task": "tasks.task",
+    "load_task": "tasks.saved_tasks",
     "pack": "packing",
     "pretrain": "training.pretrain",
     "pretrain_in_phases": "training.pretrain",
@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from keras_bert.tasks.classification import TextClassifier
     from keras_bert.tasks.glue import read_glue
     from keras_bert.tasks.rows import read_rows
-    from keras_bert.tasks.task import load_task
+    from keras_bert.tasks.saved_tasks import load_task
     from keras_bert.tokenizer import BertTokenizer
     from keras_bert.training.memory import keep_freed_memory
     from keras_bert.training.optimizers import bert_optimizer

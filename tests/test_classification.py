@@ -67,7 +67,7 @@ def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
 
 def test_plain_keras_after_compile():
     classifier = new_classifier()
-    classifier.compile("sgd", metrics=["accuracy"])
+    classifier.compile("sgd", metrics=["accuracy"], jit_compile=False)
     history = classifier.fit(*reviews(40, seed=1), validation_data=reviews(16, seed=2), epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2 and "val_accuracy" in history.history
     with pytest.raises(ValueError, match="compiled"):
@@ -119,7 +119,7 @@ def test_dropout_of_a_run_leaves_the_model_its_own():
 def test_every_recipe_trains(recipe):
     classifier = new_classifier()
     before = classifier.logits(["a good film"])
-    options = {"steps": 4, "seeds": (0, 1)} if recipe == "few_sample" else {"epochs": 1}
+    options = {"steps": 2, "evaluations": 1, "seeds": (0,)} if recipe == "few_sample" else {"epochs": 1}
     report = classifier.fit(
         *reviews(32, seed=1), validation_data=reviews(8, seed=2), recipe=recipe, verbose=0, **options
     )
@@ -140,7 +140,9 @@ def test_long_texts_are_cut_and_counted():
 def test_windows_see_the_whole_text():
     cut, windows = new_classifier(sequence_length=8), new_classifier(sequence_length=8, long_texts="windows")
     tail_a, tail_b = "a the film plot was it is very and it good", "a the film plot was it is very and it bad"
-    assert np.array_equal(cut.logits([tail_a]), cut.logits([tail_b]))
+    with pytest.warns(UserWarning, match="2 of 2 texts were cut to 8 tokens"):
+        first, second = cut.logits([tail_a, tail_b])
+    np.testing.assert_allclose(first, second, atol=1e-6)
     assert not np.allclose(windows.logits([tail_a]), windows.logits([tail_b]))
     words = tail_a.split()
     parts = [" ".join(words[start : start + 6]) for start in (0, 4, 8)]  # 6 words a window, 4 further each
@@ -183,6 +185,7 @@ def test_numbers_are_classes_where_no_class_has_that_name():
         (["good"], [7], "unknown label 7"),
         (["good", "bad"], ["good"], "2 texts and 1 labels"),
         (["good"], None, "no label"),
+        (["good", "fine"], ["good", "good"], "All 2 examples are 'good'"),
         (["", " "], ["good", "bad"], "All 2 texts are empty"),
         ([3], ["good"], "Text 1 is 3"),
     ],

@@ -29,7 +29,7 @@ def values(model):
 
 
 def one_step(model, optimizer):
-    model.compile(optimizer, loss=LOSS)
+    model.compile(optimizer, loss=LOSS, jit_compile=False)  # one step is not worth compiling
     model.train_on_batch(batch(), {"class_logits": np.array([0, 1, 0])})
 
 
@@ -297,6 +297,8 @@ def test_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
     assert [row["val_score"] for row in again.history] == pytest.approx([row["val_score"] for row in report.history])
     for path, value in values(resumed).items():
         np.testing.assert_allclose(value, values(whole)[path], atol=1e-5, err_msg=path)
+    with pytest.raises(ValueError, match="learning_rate was 0.01, is 0.001"):
+        run(dataclasses.replace(recipe, learning_rate=1e-3), accuracy, directory=tmp_path)
     finished, third = run(recipe, accuracy, directory=tmp_path)  # nothing left to train
     assert third.runs[0].score == pytest.approx(report.runs[0].score)
     assert_same_weights(finished, resumed)

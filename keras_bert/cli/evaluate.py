@@ -21,7 +21,7 @@ def add(commands) -> None:
 
 def run(arguments) -> dict:
     """How good a fine-tuned model is on labelled texts."""
-    from keras_bert.tasks.task import load_task
+    from keras_bert.tasks.saved_tasks import load_task
 
     task = load_task(arguments.model)
     kind = getattr(task, "kind", None)

@@ -19,7 +19,7 @@ def add(commands) -> None:
 
 def run(arguments) -> dict:
     """The answers of a fine-tuned model."""
-    from keras_bert.tasks.task import load_task
+    from keras_bert.tasks.saved_tasks import load_task
 
     texts = _texts(arguments)
     answers = [_plain(answer) for answer in load_task(arguments.model).predict(texts)]

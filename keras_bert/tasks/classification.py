@@ -6,6 +6,7 @@ the head, the loss, the measure, and what an answer is.
 """
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,8 +18,9 @@ from keras_bert.decoding import Label, rank_labels, sigmoid
 from keras_bert.heads import bert_model
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.metrics import classification_report, multilabel_report, regression_report
+from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.rows import class_weights
-from keras_bert.tasks.task import PreparedData, Task
+from keras_bert.tasks.task import Task
 from keras_bert.training.best_weights import Score
 
 KINDS = ("single_label", "multi_label", "regression")
@@ -135,7 +137,9 @@ class TextClassifier(Task):
         pairs = None
         if not isinstance(texts[0], str):
             texts, pairs = zip(*texts, strict=True)
-        tokenized, owners, _ = self._tokenize(list(texts), None if pairs is None else list(pairs))
+        tokenized, owners, notes = self._tokenize(list(texts), None if pairs is None else list(pairs))
+        for note in notes:
+            warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
         return _mean_by_owner(self._outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
 
     def evaluate(self, x, y=None, *, columns: dict | None = None):
@@ -171,8 +175,6 @@ class TextClassifier(Task):
     def _prepare(self, x, y, *, class_weight=None, **columns):
         rows = as_rows(x, y, numeric=self.kind == "regression", **columns)
         labels = np.stack([self._encode(example) for example in rows])
-        if self.kind == "single_label" and len(set(labels.tolist())) == 1 and class_weight is not None:
-            raise ValueError(f"All {len(rows):,} examples are {rows[0].label!r}: there are no classes to weigh.")
         pairs = rows.pairs if any(pair is not None for pair in rows.pairs) else None
         tokenized, owners, notes = self._tokenize(rows.texts, pairs)
         if rows.report.dropped:
@@ -183,6 +185,15 @@ class TextClassifier(Task):
             weights = share if weights is None else weights[owners] * share
             labels = labels[owners]
         return PreparedData(tokenized, labels, weights, owners, notes)
+
+    def _check_training(self, data):
+        super()._check_training(data)
+        present = np.unique(data.labels)
+        if self.kind == "single_label" and len(present) == 1:
+            raise ValueError(
+                f"All {data.num_examples:,} examples are {self._labels[present[0]]!r}; expected at least two classes, "
+                "or there is nothing to tell apart."
+            )
 
     def _encode(self, example):
         """A label as the loss takes it."""

@@ -5,13 +5,10 @@ of its own because loading, fitting, predicting in batches of similar length, sa
 directory are the same for all tasks; a task adds its heads, its loss, its measure and what an answer is.
 """
 
-import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
-from pathlib import Path
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import keras
@@ -25,43 +22,16 @@ from keras_bert.bucketing import (
     restore_order,
 )
 from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
-from keras_bert.checkpoint.hub import find_directory
 from keras_bert.config import BertConfig
 from keras_bert.encoder import INPUT_NAMES, encoder_config
+from keras_bert.tasks.prepared_data import PreparedData
+from keras_bert.tasks.saved_tasks import read_settings, write_settings
 from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
 from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.best_weights import Score
 from keras_bert.training.finetune import FinetuneReport, finetune
 from keras_bert.training.recipes import Recipe, find_recipe
 from keras_bert.training.trained_parts import copy_weights
-
-SETTINGS = "keras_bert_task.json"
-# Where each task lives; `load_task` imports what it needs and nothing else.
-TASKS = {"classification": "keras_bert.tasks.classification:TextClassifier"}
-
-
-@dataclass(frozen=True)
-class PreparedData:
-    """Examples as a task trains on them.
-
-    Args:
-        tokenized: The texts, cut or in windows.
-        labels: What the loss takes, a row for each text or window.
-        weights: What each row counts; `None` is 1 for all.
-        owners: The example that each row came from.
-        notes: What was dropped or cut, in words.
-    """
-
-    tokenized: TokenizedTexts
-    labels: np.ndarray | None
-    weights: np.ndarray | None
-    owners: np.ndarray
-    notes: tuple[str, ...] = ()
-
-    @property
-    def num_examples(self) -> int:
-        """How many examples the rows came from."""
-        return int(self.owners.max()) + 1 if len(self.owners) else 0
 
 
 class Task(ABC):
@@ -120,6 +90,11 @@ class Task(ABC):
         """What `__init__` needs beside model and tokenizer, as JSON."""
 
     default_metric: ClassVar[str]
+
+    def _check_training(self, data: PreparedData) -> None:
+        """An error where there is nothing to learn from; tasks know more reasons."""
+        if not len(data.tokenized):
+            raise ValueError("There are no examples to train on.")
 
     @property
     def labels(self) -> list[str] | None:
@@ -180,6 +155,7 @@ class Task(ABC):
         """
         columns = columns or {}
         train = self._prepare(x, y, class_weight=class_weight, **columns)
+        self._check_training(train)
         check = None
         if validation_data is not None:
             inputs, targets = validation_data if _is_pair_of_xy(validation_data) else (validation_data, None)
@@ -194,7 +170,7 @@ class Task(ABC):
     def _fit_recipe(self, train, check, recipe, metric, directory, verbose):
         batches, steps = self._training_batches(train, recipe.batch_size)
         # Without validation data the first rows of the training data still show whether a run has degenerated.
-        sample = check if check is not None else _first_rows(train, 256)
+        sample = check if check is not None else train.first_rows(256)
 
         def measure(model):
             return self._score(self._outputs(sample.tokenized, model), sample, metric)
@@ -317,10 +293,7 @@ class Task(ABC):
             "long_texts": self.long_texts,
             **self._settings(),
         }
-        path = Path(directory) / SETTINGS
-        partial = path.with_name(f".{SETTINGS}.partial")
-        partial.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(partial, path)
+        write_settings(directory, settings)
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Task":
@@ -337,34 +310,6 @@ class Task(ABC):
         return settings
 
 
-def load_task(directory_or_name: str | os.PathLike) -> Task:
-    """Open a saved task of whichever kind.
-
-    Example:
-        ```python
-        task = keras_bert.load_task("sentiment")
-        task.predict(["What a lovely film!"])
-        ```
-    """
-    directory = find_directory(directory_or_name)
-    name = read_settings(directory)["task"]
-    if name not in TASKS:
-        raise ValueError(f"{directory} holds the task {name!r}; this version knows {', '.join(TASKS)}.")
-    module, _, cls = TASKS[name].partition(":")
-    return getattr(import_module(module), cls).load(directory)
-
-
-def read_settings(directory: str | os.PathLike) -> dict:
-    """The settings that `Task.save` wrote."""
-    path = Path(directory) / SETTINGS
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{directory} has no {SETTINGS}: it was not written by a task's save(). To fine-tune from a plain model "
-            "directory, use from_pretrained."
-        )
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def check_vocabulary(tokenizer: BertTokenizer, config: BertConfig) -> None:
     """An error where the tokenizer can give ids that the model has no vector for."""
     if tokenizer.vocabulary_size > config.vocabulary_size:
@@ -372,13 +317,6 @@ def check_vocabulary(tokenizer: BertTokenizer, config: BertConfig) -> None:
             f"The vocabulary has {tokenizer.vocabulary_size:,} tokens, the model only {config.vocabulary_size:,}; "
             "use the vocab.txt that the model was trained with."
         )
-
-
-def _first_rows(data, count):
-    rows = np.arange(min(count, len(data.tokenized)))
-    owners = np.unique(data.owners[rows], return_inverse=True)[1]
-    labels = None if data.labels is None else data.labels[rows]
-    return replace(data, tokenized=data.tokenized.take(rows), labels=labels, weights=None, owners=owners)
 
 
 def _is_pair_of_xy(data):

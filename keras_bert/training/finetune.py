@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import keras
@@ -185,6 +185,7 @@ class _Trial:
         finished = None if place is None else _read_result(place)
         done, callbacks = 0, [self.keeper]
         if place is not None:
+            _check_same_run(place, self.recipe, self.steps_per_epoch)
             done = restore_state(self.model, place)
             self.keeper.keep_in(place, done // self.every)
             callbacks.append(SaveState(place, keep=1))
@@ -199,7 +200,7 @@ class _Trial:
         steps, seconds = int(self.model.optimizer.iterations), time.perf_counter() - start
         run = Run(self.seed, score.value, score.degenerate, steps, seconds)
         if place is not None and not interrupted:
-            _write_result(place, run)
+            _write_json(place / "result.json", asdict(run))
         return run, interrupted
 
     def _fit(self, done, callbacks, verbose):
@@ -223,12 +224,32 @@ class _Trial:
         return self.batches(self.seed, first, last - first + 1).skip(skip)
 
 
+def _check_same_run(place, recipe, steps_per_epoch):
+    """A state may only go on with the recipe and the amount of data that it came from."""
+    path, now = place / "recipe.json", {**asdict(recipe), "steps_per_epoch": steps_per_epoch}
+    now = json.loads(json.dumps(now))
+    if path.exists():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        changed = [
+            f"{name} was {before.get(name)!r}, is {now[name]!r}" for name in now if before.get(name) != now[name]
+        ]
+        if changed:
+            raise ValueError(
+                f"{place} holds a run with other settings: {'; '.join(changed[:3])}. Delete it, choose another "
+                "directory, or use the settings that it was begun with."
+            )
+    else:
+        _write_json(path, now)
+
+
 def _read_result(place):
     path = place / "result.json"
     return Run(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
-def _write_result(place, run):
-    partial = place / ".result.json.partial"
-    partial.write_text(json.dumps(run.__dict__) + "\n", encoding="utf-8")
-    os.replace(partial, place / "result.json")
+def _write_json(path, value):
+    """Whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(value) + "\n", encoding="utf-8")
+    os.replace(partial, path)

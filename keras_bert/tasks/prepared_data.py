@@ -1,0 +1,42 @@
+"""Examples as a task trains on them: tokenized rows with their labels, and where each row came from.
+
+A value that tasks make and `Task` trains on. A room of its own because one example may become several rows (windows of
+a long text), and whoever measures has to put them together again.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from keras_bert.tokenized_texts import TokenizedTexts
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Examples as a task trains on them.
+
+    Args:
+        tokenized: The texts, cut or in windows.
+        labels: What the loss takes, a row for each text or window.
+        weights: What each row counts; `None` is 1 for all.
+        owners: The example that each row came from.
+        notes: What was dropped or cut, in words.
+    """
+
+    tokenized: TokenizedTexts
+    labels: np.ndarray | None
+    weights: np.ndarray | None
+    owners: np.ndarray
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples the rows came from."""
+        return int(self.owners.max()) + 1 if len(self.owners) else 0
+
+    def first_rows(self, count: int) -> "PreparedData":
+        """The first `count` rows, each counting 1."""
+        rows = np.arange(min(count, len(self.tokenized)))
+        owners = np.unique(self.owners[rows], return_inverse=True)[1]
+        labels = None if self.labels is None else self.labels[rows]
+        return replace(self, tokenized=self.tokenized.take(rows), labels=labels, weights=None, owners=owners)

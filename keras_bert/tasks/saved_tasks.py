@@ -1,0 +1,56 @@
+"""Which task a directory holds: its settings file, and `load_task`, which finds the class by itself.
+
+Takes a directory that `Task.save` wrote, gives the task. A room of its own because it knows all tasks by name without
+importing them: a new task is a row in `TASKS`.
+"""
+
+import json
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from keras_bert.checkpoint.hub import find_directory
+
+if TYPE_CHECKING:
+    from keras_bert.tasks.task import Task
+
+SETTINGS = "keras_bert_task.json"
+# Where each task lives; `load_task` imports what it needs and nothing else.
+TASKS = {"classification": "keras_bert.tasks.classification:TextClassifier"}
+
+
+def load_task(directory_or_name: str | os.PathLike) -> "Task":
+    """Open a saved task of whichever kind.
+
+    Example:
+        ```python
+        task = keras_bert.load_task("sentiment")
+        task.predict(["What a lovely film!"])
+        ```
+    """
+    directory = find_directory(directory_or_name)
+    name = read_settings(directory)["task"]
+    if name not in TASKS:
+        raise ValueError(f"{directory} holds the task {name!r}; this version knows {', '.join(TASKS)}.")
+    module, _, cls = TASKS[name].partition(":")
+    return getattr(import_module(module), cls).load(directory)
+
+
+def read_settings(directory: str | os.PathLike) -> dict:
+    """The settings that `Task.save` wrote."""
+    path = Path(directory) / SETTINGS
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{directory} has no {SETTINGS}: it was not written by a task's save(). To fine-tune from a plain model "
+            "directory, use from_pretrained."
+        )
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_settings(directory: str | os.PathLike, settings: dict) -> None:
+    """Write the settings of a task beside its model, whole or not at all."""
+    path = Path(directory) / SETTINGS
+    partial = path.with_name(f".{SETTINGS}.partial")
+    partial.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(partial, path)
