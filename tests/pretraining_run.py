@@ -25,7 +25,7 @@ CONFIG = BertConfig(
 PLAN = PretrainingPlan(steps=60, batch_size=16, learning_rate=3e-3, save_every=6, strategy="one")
 
 
-def write_tiny_examples(directory, documents=150, seed=0):
+def write_tiny_examples(directory, documents=150, seed=0, pairs="next_sentence"):
     """Documents that each walk through the words in order, so that a masked word follows from its neighbours."""
     chooser, lines = random.Random(seed), []
     for _ in range(documents):
@@ -35,7 +35,7 @@ def write_tiny_examples(directory, documents=150, seed=0):
         lines.append("")
     corpus = directory.with_suffix(".txt")
     corpus.write_text("\n".join(lines))
-    write_examples(corpus, directory, TOKENIZER, sequence_length=32, workers=1, progress=False)
+    write_examples(corpus, directory, TOKENIZER, sequence_length=32, pairs=pairs, workers=1, progress=False)
     return directory
 
 

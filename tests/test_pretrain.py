@@ -292,6 +292,13 @@ def test_bad_input_is_named(examples, tmp_path):
         training_batches(examples, CONFIG, TOKENIZER, replace(PLAN, batch_size=100_000))
 
 
+def test_the_history_has_the_same_names_without_next_sentences(tmp_path, without_xla):
+    write_tiny_examples(tmp_path / "examples", documents=40, pairs="single")
+    history = pretrain(tmp_path / "examples", tmp_path / "run", CONFIG, TOKENIZER, SHORT, verbose=0)
+    assert {"mlm_logits_accuracy", "mlm_logits_perplexity"} <= set(history)
+    assert "nsp_logits_accuracy" not in history
+
+
 def test_a_service_reads_for_a_run(examples, tmp_path, without_xla):
     service = tf.data.experimental.service
     dispatcher = service.DispatchServer()

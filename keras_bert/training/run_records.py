@@ -70,7 +70,7 @@ class RecordHistory(keras.callbacks.Callback):
         self.compiled = True
 
     def on_epoch_end(self, epoch, logs=None):
-        numbers = {name: float(value) for name, value in logs.items() if name != "val_tokens"}
+        numbers = {self._full_name(name): float(value) for name, value in logs.items() if name != "val_tokens"}
         row = {"step": (epoch + 1) * self.steps_per_epoch, **numbers}
         row["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
         row["seconds"] = round(self.ended - self.began, 3)
@@ -83,6 +83,13 @@ class RecordHistory(keras.callbacks.Callback):
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
             self.scalars.write(row)
+
+    def _full_name(self, name):
+        """Keras leaves out the output's name where a model has one output alone: the masked LM without NSP."""
+        measured = name.removeprefix("val_")
+        if len(self.model.output) > 1 or measured not in ("accuracy", "perplexity"):
+            return name
+        return f"{name.removesuffix(measured)}{next(iter(self.model.output))}_{measured}"
 
 
 def read_history(path: str | os.PathLike) -> dict[str, list[float]]:
