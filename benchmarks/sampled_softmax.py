@@ -184,15 +184,16 @@ def train_and_evaluate(arguments, tokenizer, work, negatives, counts):
 def measure_quality(arguments):
     tokenizer, work = prepare(arguments)
     size = tokenizer.vocabulary_size
-    counts = count_tokens(read_examples(work / "train", batch_size=1024, tokenizer=tokenizer), size)
+    special = Masking.for_tokenizer(tokenizer).special_ids
+    examples = read_examples(work / "train", batch_size=1024, tokenizer=tokenizer)
+    counts = count_tokens(examples, size, leave_out=special)
     settings = f"{arguments.batch} × {arguments.length} tokens, {arguments.steps} steps, rate {arguments.rate}"
     print(f"{arguments.size}, vocabulary {size:,}, {settings}, seed {arguments.seed}\n")
     print(
         "| softmax in training | held-out perplexity | to full | held-out accuracy | seconds |\n|---|---|---|---|---|"
     )
-    contenders = [("full", None, None)] if arguments.full is None else []
-    for negatives in arguments.negatives:
-        contenders += [(f"{negatives} by counts", negatives, counts), (f"{negatives} by Zipf", negatives, None)]
+    contenders = [("full", None, counts)] if arguments.full is None else []
+    contenders += [(f"{negatives} negatives", negatives, counts) for negatives in arguments.negatives]
     full = arguments.full
     for name, negatives, token_counts in contenders:
         if arguments.only and arguments.only not in name:

@@ -167,6 +167,15 @@ def test_evaluation_is_the_full_softmax():
     assert tuple(ours(inputs, training=True)["mlm_logits"].shape) == (6, MASKED, 21)
 
 
+def test_counts_are_what_the_model_begins_with():
+    batches = [{"token_ids": np.array([[2, 7, 7, 3], [2, 8, 3, 0]])}]
+    counts = count_tokens(batches, 10, leave_out=(0, 2, 3))
+    assert counts.tolist() == [0, 0, 0, 0, 0, 0, 0, 2, 1, 0]
+    model = pretraining_model(STILL.replace(vocabulary_size=10), max_predictions=2, token_counts=counts, seed=0)
+    bias = np.array(model.get_layer("mlm_bias").bias)
+    np.testing.assert_allclose(np.exp(bias), (counts + 1) / 13, rtol=1e-6)
+
+
 @pytest.mark.parametrize("model_class", [keras.Model, TrainingModel])
 def test_it_learns_with_fit_under_xla(model_class):
     config = STILL.replace(num_layers=1)

@@ -8,6 +8,7 @@ vocabulary would cost more than the encoder.
 from collections.abc import Sequence
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_bert.config import BertConfig
@@ -62,7 +63,8 @@ def pretraining_model(
         max_examples: E, as in the packing.
         negatives: K: in training, tell each masked token from K drawn ones instead of from all; for vocabularies of
             100,000 and more. The model then takes `masked_ids` too; see `sampled_softmax.py`. `None`: full softmax.
-        token_counts: How often each id occurs in the text (`count_tokens`), for the draws; `None` takes Zipf's law.
+        token_counts: How often each id occurs in the text (`count_tokens`). The MLM bias then begins with the logarithm
+            of their shares, which it would have to learn first; and negatives are drawn by them, else by Zipf's law.
         encoder: An encoder to go on training, itself `packed` where this is; `None` makes a new one.
         seed: Seed of the initial weights and of dropout.
         model_class: The class of the model, for those with a training step of their own.
@@ -90,7 +92,11 @@ def pretraining_model(
             inputs["example_starts"] = keras.Input((max_examples,), dtype="int32", name="example_starts")
             pooled = encoder.get_layer("pooler")(encoder.output["sequence_output"], inputs["example_starts"])
         outputs["nsp_logits"] = next_sentence_logits(encoder, pooled, seed=seed)
-    return model_class({**inputs, "masked_positions": positions}, outputs, name="pretraining")
+    model = model_class({**inputs, "masked_positions": positions}, outputs, name="pretraining")
+    if token_counts is not None:
+        counts = np.asarray(token_counts, "float64") + 1  # what never occurs is rare, not impossible
+        model.get_layer("mlm_bias").bias.assign(np.log(counts / counts.sum()))
+    return model
 
 
 def losses_and_metrics(model: keras.Model) -> dict:

@@ -29,8 +29,8 @@ _WIDTH = 1 << 30  # all strata together, in int32: float32 could not tell rare t
 # === Which tokens ===
 
 
-def count_tokens(batches: Iterable[dict], vocabulary_size: int) -> np.ndarray:
-    """How often each id occurs in batches with `token_ids`, `[V]`; padding counts too, where there is any.
+def count_tokens(batches: Iterable[dict], vocabulary_size: int, *, leave_out: Iterable[int] = ()) -> np.ndarray:
+    """How often each id occurs in batches with `token_ids`, `[V]`; those to leave out (special ones) count 0.
 
     Example:
         ```python
@@ -45,6 +45,7 @@ def count_tokens(batches: Iterable[dict], vocabulary_size: int) -> np.ndarray:
         if ids.size and ids.max() >= vocabulary_size:
             raise ValueError(f"The batches have id {ids.max()}, but vocabulary_size={vocabulary_size}.")
         counts += np.bincount(ids, minlength=vocabulary_size)
+    counts[list(leave_out)] = 0
     return counts
 
 

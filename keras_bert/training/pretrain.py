@@ -133,7 +133,7 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
     devices.replica_batch_size(plan.batch_size // plan.accumulation)
     config = _check_sizes(config, source, tokenizer)
     with devices.scope():
-        model = _compiled_model(phase.examples, config, plan, devices)
+        model = _compiled_model(phase.examples, config, tokenizer, plan, devices)
         if source is not None:
             _copy_weights(source, model)
         done = restore_state(model, output / "state")
@@ -182,7 +182,7 @@ def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
 # === The model ===
 
 
-def _compiled_model(examples, config, plan, devices):
+def _compiled_model(examples, config, tokenizer, plan, devices):
     if plan.dropout is not None:
         config = config.replace(dropout=plan.dropout, attention_dropout=plan.dropout)
     model = pretraining_model(
@@ -191,7 +191,7 @@ def _compiled_model(examples, config, plan, devices):
         next_sentence=has_next_sentence(examples),
         packed=plan.packed,
         negatives=plan.negatives,
-        token_counts=None if plan.negatives is None else token_counts(examples, config),
+        token_counts=token_counts(examples, tokenizer),
         seed=plan.seed,
         model_class=TokenCountingModel,
     )

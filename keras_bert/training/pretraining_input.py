@@ -108,10 +108,11 @@ def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
     return math.ceil(_MASKED_SHARE * length) if plan.max_predictions is None else plan.max_predictions
 
 
-def token_counts(examples: str | os.PathLike, config: BertConfig) -> np.ndarray:
-    """How often each token occurs in the first half million examples, for negative sampling."""
+def token_counts(examples: str | os.PathLike, tokenizer: BertTokenizer) -> np.ndarray:
+    """How often each token occurs in the first half million examples; special ones, which nobody masks, count 0."""
     some = read_examples(examples, batch_size=256, shuffle=False).take(_COUNTED_BATCHES)
-    return count_tokens(some, config.vocabulary_size)
+    special = Masking.for_tokenizer(tokenizer).special_ids
+    return count_tokens(some, tokenizer.vocabulary_size, leave_out=special)
 
 
 # === Steps of the pipeline ===
