@@ -70,6 +70,10 @@ def test_plain_keras_after_compile():
     classifier.compile("sgd", metrics=["accuracy"], jit_compile=False)
     history = classifier.fit(*reviews(40, seed=1), validation_data=reviews(16, seed=2), epochs=2, verbose=0)
     assert len(history.history["loss"]) == 2 and "val_accuracy" in history.history
+    with pytest.raises(ValueError, match="belong to recipes"):
+        classifier.fit(*reviews(8, seed=1), metric="accuracy")
+    with pytest.raises(ValueError, match="call compile"):
+        new_classifier().fit(*reviews(8, seed=1), callbacks=[])
     with pytest.raises(ValueError, match="compiled"):
         classifier.fit(*reviews(8, seed=1), recipe="standard")
 

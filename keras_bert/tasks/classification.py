@@ -16,6 +16,7 @@ import numpy as np
 from keras_bert.checkpoint import load_labels, load_model
 from keras_bert.decoding import Label, rank_labels, sigmoid
 from keras_bert.heads import bert_model
+from keras_bert.tasks.class_labels import check_labels
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.metrics import classification_report, multilabel_report, regression_report
 from keras_bert.tasks.prepared_data import PreparedData
@@ -23,7 +24,6 @@ from keras_bert.tasks.rows import class_weights
 from keras_bert.tasks.task import Task
 from keras_bert.training.best_weights import Score
 
-KINDS = ("single_label", "multi_label", "regression")
 _OUTPUT = "class_logits"
 
 
@@ -279,25 +279,6 @@ class TextClassifier(Task):
     def _from_settings(cls, settings, directory):
         labels = None if settings["kind"] == "regression" else load_labels(directory)
         return {**settings, "labels": labels}
-
-
-def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None:
-    """The names of the classes, or an error that says what is wrong with them."""
-    if kind not in KINDS:
-        raise ValueError(f"kind={kind!r}: expected one of {', '.join(map(repr, KINDS))}.")
-    if kind == "regression":
-        if labels:
-            raise ValueError(f"labels={list(labels)}: regression gives a number and has no classes; leave them out.")
-        return None
-    if labels is None or isinstance(labels, str):
-        raise TypeError(f"labels={labels!r}: expected a list with the name of each class.")
-    labels = tuple(map(str, labels))
-    if len(labels) < (2 if kind == "single_label" else 1):
-        raise ValueError(f"labels={list(labels)}: one class leaves nothing to decide; expected at least two.")
-    if len(set(labels)) != len(labels):
-        twice = sorted({name for name in labels if labels.count(name) > 1})
-        raise ValueError(f"labels has {twice} more than once; each class needs a name of its own.")
-    return labels
 
 
 def _mean_by_owner(values, owners):

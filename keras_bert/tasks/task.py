@@ -163,7 +163,11 @@ class Task(ABC):
         if self._user_compiled:
             if recipe is not None:
                 raise ValueError("The task is compiled, which replaces a recipe; pass one of the two.")
+            if metric is not None or directory is not None:
+                raise ValueError("metric and directory belong to recipes; after compile() use Keras's own callbacks.")
             return self._fit_compiled(train, check, callbacks, verbose, **changes)
+        if callbacks is not None:
+            raise ValueError("callbacks are for plain Keras: call compile() before fit().")
         recipe = find_recipe(recipe or "standard", **changes)
         return self._fit_recipe(train, check, recipe, metric or self.default_metric, directory, verbose)
 
@@ -187,7 +191,7 @@ class Task(ABC):
             verbose=verbose,
         )
         copy_weights(model, self.model)
-        self.fresh_heads = False
+        self.fresh_heads, self._last_forward = False, None  # lets go of the model that was trained
         return replace(report, notes=train.notes + (check.notes if check is not None else ()))
 
     def _fit_compiled(self, train, check, callbacks, verbose, *, epochs=1, batch_size=32, seed=0):
