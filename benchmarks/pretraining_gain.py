@@ -27,7 +27,7 @@ from keras_bert.pretraining.corpus import write_examples
 from keras_bert.pretraining.model import losses_and_metrics, pretraining_model
 from keras_bert.training.pretrain import PretrainingPlan
 from keras_bert.training.pretraining_input import validation_batches
-from keras_bert.training.trained_parts import copy_weights
+from keras_bert.weight_copying import copy_weights
 
 
 def held_out(model, tokenizer, text, sequence_length):

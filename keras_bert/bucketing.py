@@ -141,7 +141,7 @@ def bucketed_batches(
     if fill_last and sample_weights is None:
         sample_weights = np.ones(len(tokenized), np.float32)
     columns = {"labels": labels, "weights": sample_weights}
-    columns = {name: _column(value, len(tokenized), name) for name, value in columns.items() if value is not None}
+    columns = {name: check_column(value, len(tokenized), name) for name, value in columns.items() if value is not None}
     plans = [
         _plan_epoch(tokenized.lengths, batch_size, boundaries, shuffle_seed, number, drop_remainder, fill_last)
         for number in range(epoch, epoch + epochs)
@@ -268,7 +268,7 @@ def _check(tokenized, batch_size, boundaries):
     return boundaries
 
 
-def _column(values, rows, name):
+def check_column(values, rows, name):
     def convert(array):
         array = tf.convert_to_tensor(array, tf.float32) if name == "weights" else tf.convert_to_tensor(array)
         if not array.shape.rank or array.shape[0] != rows:

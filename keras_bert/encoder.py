@@ -163,7 +163,8 @@ class EncoderBlock(keras.layers.Layer):
 class Pooler(keras.layers.Layer):
     """The state of the first token, through a dense layer with tanh: `[B, T, H]` → `[B, H]`.
 
-    In packed rows, `starts [B, E]` says where the examples begin: one state each, `[B, E, H]`.
+    In packed rows, `starts` says where the examples begin. `[B, E]`: the places in each row, which gives a state each,
+    `[B, E, H]`. `[X]`: the places in all rows one after the other, which gives `[X, H]`.
     """
 
     def __init__(self, config, *, seed=None, **kwargs):
@@ -176,7 +177,11 @@ class Pooler(keras.layers.Layer):
         self.dense.build((x_shape[0], x_shape[-1]))
 
     def call(self, x, starts=None):
-        return self.dense(x[:, 0, :] if starts is None else ops.take_along_axis(x, starts[:, :, None], axis=1))
+        if starts is None:
+            return self.dense(x[:, 0, :])
+        if len(starts.shape) == 1:
+            return self.dense(ops.take(ops.reshape(x, (-1, self.config.hidden_dim)), starts, axis=0))
+        return self.dense(ops.take_along_axis(x, starts[:, :, None], axis=1))
 
     def compute_output_shape(self, x_shape, starts_shape=None):
         return (*(starts_shape or x_shape[:1]), self.config.hidden_dim)
@@ -233,6 +238,24 @@ def bert_encoder(
     if return_attentions:
         outputs["attentions"] = attentions
     return keras.Model(inputs, outputs, name=name)
+
+
+def with_example_starts(encoder: keras.Model) -> keras.Model:
+    """A packed encoder that pools every example, wherever in the rows it stands.
+
+    Takes `example_starts [X]` as well, places in all rows one after the other, and gives `pooled_output [X, H]`.
+
+    Example:
+        >>> encoder = with_example_starts(bert_encoder(BertConfig.preset("tiny"), packed=True))
+        >>> encoder.output["pooled_output"].shape
+        (None, 128)
+    """
+    if not isinstance(encoder.get_layer("padding_bias"), PackedBias):
+        raise ValueError("The encoder was not made for packed rows; make it by bert_encoder(…, packed=True).")
+    starts = keras.Input((), dtype="int32", name="example_starts")
+    pooled = encoder.get_layer("pooler")(encoder.output["sequence_output"], starts)
+    inputs = {**encoder.input, "example_starts": starts}
+    return keras.Model(inputs, {**encoder.output, "pooled_output": pooled}, name=encoder.name)
 
 
 # === Config ===

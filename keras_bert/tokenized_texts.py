@@ -106,6 +106,29 @@ class TokenizedTexts:
         owners, *cuts = np.array(spans, np.int64).reshape(-1, 5).T
         return self._cut(owners, *cuts), owners
 
+    def used_ids(self) -> np.ndarray:
+        """The ids that occur in packed rows, ascending: those of the texts and the special ones.
+
+        Example:
+            >>> tokenized.used_ids().tolist()
+            [0, 2, 3, 4, 5]
+        """
+        sides = [self.first_ids] + ([self.second_ids] if self.has_pairs else [])
+        return np.unique(np.concatenate([*sides, [self.cls_id, self.sep_id, self.pad_id]])).astype(np.int32)
+
+    def renumbered(self, ids: np.ndarray) -> "TokenizedTexts":
+        """The same texts with each id replaced by its place in `ids`, which are ascending and hold all that occur.
+
+        Example:
+            >>> tokenized.renumbered(np.array([0, 2, 3, 4, 5])).cls_id
+            1
+        """
+        special = {name: int(np.searchsorted(ids, getattr(self, name))) for name in ("cls_id", "sep_id", "pad_id")}
+        sides = {"first_ids": np.searchsorted(ids, self.first_ids).astype(np.int32)}
+        if self.has_pairs:
+            sides["second_ids"] = np.searchsorted(ids, self.second_ids).astype(np.int32)
+        return replace(self, **sides, **special)
+
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`: flat ids, splits, and where each second part begins.
 

@@ -14,7 +14,8 @@ from keras_bert.training.finetune import finetune
 from keras_bert.training.layerwise import LayerwiseAdamW, finetuning_optimizer, layer_depth
 from keras_bert.training.mixout import MixoutModel
 from keras_bert.training.recipes import RECIPES, Recipe, find_recipe
-from keras_bert.training.trained_parts import choose_trained, copy_weights, reinitialize_top
+from keras_bert.training.trained_parts import choose_trained, reinitialize_top
+from keras_bert.weight_copying import copy_weights
 from tests.tiny_models import TINY, assert_same_weights, batch
 
 LOSS = {"class_logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}

@@ -20,6 +20,7 @@ from keras_bert.pretraining.sampled_softmax import (
     SampledPerplexity,
     sampled_masked_lm_logits,
 )
+from keras_bert.weight_copying import copy_weights
 
 MAX_EXAMPLES = 16  # of a packed row
 
@@ -179,7 +180,5 @@ def pretrained_encoder(model: keras.Model, *, return_attentions: bool = False) -
     """
     config = encoder_config(model)
     encoder = bert_encoder(config, return_attentions=return_attentions)
-    for layer in encoder.layers:
-        if layer.weights and layer.name in {ours.name for ours in model.layers}:
-            layer.set_weights(model.get_layer(layer.name).get_weights())
+    copy_weights(model, encoder, allow_missing=True)  # without next sentences there is no pooler
     return encoder

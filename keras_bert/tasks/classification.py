@@ -153,6 +153,8 @@ class TextClassifier(Task):
 
     # === What a task adds ===
 
+    trains_packed = True
+
     def _build(self, encoder, *, classifier_dropout, seed):
         classes = self.model.output[_OUTPUT].shape[-1]
         return bert_model(

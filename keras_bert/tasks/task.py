@@ -23,7 +23,8 @@ from keras_bert.bucketing import (
 )
 from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
 from keras_bert.config import BertConfig
-from keras_bert.encoder import INPUT_NAMES, encoder_config
+from keras_bert.encoder import INPUT_NAMES, bert_encoder, encoder_config, with_example_starts
+from keras_bert.packed_batches import packed_batches, packed_shape
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.saved_tasks import read_settings, write_settings
 from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
@@ -31,7 +32,8 @@ from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.best_weights import Score
 from keras_bert.training.finetune import FinetuneReport, finetune
 from keras_bert.training.recipes import Recipe, find_recipe
-from keras_bert.training.trained_parts import copy_weights
+from keras_bert.training.trained_parts import is_head
+from keras_bert.weight_copying import copy_weights
 
 
 class Task(ABC):
@@ -90,6 +92,9 @@ class Task(ABC):
         """What `__init__` needs beside model and tokenizer, as JSON."""
 
     default_metric: ClassVar[str]
+
+    # Whether the heads work on `pooled_output` alone, so that training can put several texts into one row.
+    trains_packed: ClassVar[bool] = False
 
     def _check_training(self, data: PreparedData) -> None:
         """An error where there is nothing to learn from; tasks know more reasons."""
@@ -172,15 +177,20 @@ class Task(ABC):
         return self._fit_recipe(train, check, recipe, metric or self.default_metric, directory, verbose)
 
     def _fit_recipe(self, train, check, recipe, metric, directory, verbose):
-        batches, steps = self._training_batches(train, recipe.batch_size)
+        # Rows of the token table that no training text needs would get no gradient: they stay out of the training.
+        table = train.tokenized.used_ids() if recipe.trains == "all" else None
+        batches, steps = self._training_batches(train, recipe.batch_size, packed=self.trains_packed, table=table)
         # Without validation data the first rows of the training data still show whether a run has degenerated.
         sample = check if check is not None else train.first_rows(256)
+        plain = self._build_from_config(self.config)
 
         def measure(model):
-            return self._score(self._outputs(sample.tokenized, model), sample, metric)
+            copy_weights(self.model, plain)  # for the rows of the table that do not train
+            copy_weights(model, plain, table_rows=table)
+            return self._score(self._outputs(sample.tokenized, plain), sample, metric)
 
         model, report = finetune(
-            lambda seed: self._fresh_model(recipe, seed),
+            lambda seed: self._fresh_model(recipe, seed, table),
             batches,
             recipe if check is not None else replace(recipe, patience=None, evaluations=1),
             loss=self._loss(),
@@ -190,7 +200,7 @@ class Task(ABC):
             directory=directory,
             verbose=verbose,
         )
-        copy_weights(model, self.model)
+        copy_weights(model, self.model, table_rows=table)
         self.fresh_heads, self._last_forward = False, None  # lets go of the model that was trained
         return replace(report, notes=train.notes + (check.notes if check is not None else ()))
 
@@ -207,42 +217,44 @@ class Task(ABC):
             verbose=verbose,
         )
 
-    def _training_batches(self, data, batch_size):
+    def _training_batches(self, data, batch_size, *, packed=False, table=None):
         """A function from seed, epoch and number of epochs to batches, and how many an epoch has."""
-        boundaries = bucket_boundaries(data.tokenized.lengths, sequence_length=self.sequence_length)
+        tokenized = data.tokenized if table is None else data.tokenized.renumbered(table)
+        given = (tokenized, self._targets(data.labels))
+        options = {"batch_size": batch_size, "sample_weights": data.weights}
+        if packed:
+            shape = packed_shape(tokenized.lengths, batch_size=batch_size, hidden_dim=self.config.hidden_dim)
+        else:
+            widths = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
 
         def batches(seed, epoch, epochs):
-            return bucketed_batches(
-                data.tokenized,
-                self._targets(data.labels),
-                batch_size=batch_size,
-                boundaries=boundaries,
-                shuffle_seed=seed,
-                epoch=epoch,
-                epochs=epochs,
-                sample_weights=data.weights,
-                fill_last=True,  # one shape less for XLA to compile
-            )
+            order = {"epoch": epoch, "epochs": epochs, **options}
+            if packed:
+                return packed_batches(*given, shape=shape, seed=seed, **order)
+            # Filled up, the last batch is one shape less for XLA to compile.
+            return bucketed_batches(*given, boundaries=widths, shuffle_seed=seed, fill_last=True, **order)
 
-        return batches, -(-len(data.tokenized) // batch_size)
+        return batches, -(-len(tokenized) // batch_size)
 
     def _targets(self, labels):
         """The labels by the name of the output."""
         (output,) = self._loss()
         return {output: labels}
 
-    def _fresh_model(self, recipe, seed):
-        """A new model with the weights of this one; heads that never trained are drawn by the seed."""
-        rates = {"dropout": recipe.dropout, "attention_dropout": recipe.attention_dropout}
-        config = self.config.replace(**{name: rate for name, rate in rates.items() if rate is not None})
-        model = self._build_from_config(config, classifier_dropout=recipe.classifier_dropout, seed=seed)
-        copy_weights(self.model, model, skip_heads=self.fresh_heads)
+    def _fresh_model(self, recipe, seed, table):
+        """A new model to train, with the weights of this one; heads that never trained are drawn by the seed."""
+        changes = {"dropout": recipe.dropout, "attention_dropout": recipe.attention_dropout}
+        changes["vocabulary_size"] = None if table is None else len(table)
+        config = self.config.replace(**{name: value for name, value in changes.items() if value is not None})
+        rate = recipe.classifier_dropout
+        model = self._build_from_config(config, classifier_dropout=rate, seed=seed, packed=self.trains_packed)
+        copy_weights(self.model, model, skip=is_head if self.fresh_heads else lambda path: False, table_rows=table)
         return model
 
-    def _build_from_config(self, config, *, classifier_dropout=None, seed=None):
-        from keras_bert.encoder import bert_encoder
-
-        return self._build(bert_encoder(config, seed=seed), classifier_dropout=classifier_dropout, seed=seed)
+    def _build_from_config(self, config, *, classifier_dropout=None, seed=None, packed=False):
+        encoder = bert_encoder(config, packed=packed, seed=seed)
+        encoder = with_example_starts(encoder) if packed else encoder
+        return self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
 
     # === Answers ===
 

@@ -25,8 +25,8 @@ from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.training_model import TrainingModel
 
-# XLA compiles once for every length of batches, some ten seconds each: it pays in runs that are longer than that.
-_STEPS_THAT_PAY_FOR_XLA = 1500
+# XLA takes some seconds to compile a step, and saves a sixth of every step after it.
+_STEPS_THAT_PAY_FOR_XLA = 150
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import keras
-
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.config import BertConfig
 from keras_bert.encoder import encoder_config
@@ -34,6 +32,7 @@ from keras_bert.training.resume import SaveState, require_writable, restore_stat
 from keras_bert.training.run_records import HISTORY, RecordHistory, StopOnNaN, read_history, write_plan
 from keras_bert.training.strategy import Devices, choose_devices
 from keras_bert.training.token_count import TokenCountingModel
+from keras_bert.weight_copying import copy_weights
 
 _STEPS_PER_EXECUTION = 8
 
@@ -135,7 +134,7 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
     with devices.scope():
         model = _compiled_model(phase.examples, config, tokenizer, plan, devices)
         if source is not None:
-            _copy_weights(source, model)
+            _start_from(source, model)
         done = restore_state(model, output / "state")
         _check_place(done, plan, output)
         if devices.is_chief:
@@ -207,24 +206,17 @@ def _plain_model(model, config):
     """The trained weights in an ordinary BERT with both heads: whole precision, one example a row, its own dropout."""
     heads = ["masked_lm"] + (["next_sentence"] if "nsp_logits" in model.output else [])
     plain = bert_model(config, heads)
-    _copy_weights(model, plain)
+    copy_weights(model, plain)
     return plain
+
+
+def _start_from(source, model):
+    if missing := copy_weights(source, model, allow_missing=True):
+        warnings.warn(f"The model to start from has no {', '.join(missing)}: these begin at random.", stacklevel=3)
 
 
 def _load_source(start_from):
     return None if start_from is None else load_model(start_from)[0]
-
-
-def _copy_weights(source: keras.Model, target: keras.Model) -> None:
-    """Give every layer the weights of the layer of that name; one that the source has not keeps its own."""
-    theirs = {layer.name: layer for layer in source.layers}
-    ours = [layer for layer in target.layers if layer.weights]
-    if missing := [layer.name for layer in ours if layer.name not in theirs]:
-        warnings.warn(f"The model to start from has no {', '.join(missing)}: these begin at random.", stacklevel=4)
-    for layer in ours:
-        if layer.name in theirs:
-            for variable, trained in zip(layer.weights, theirs[layer.name].weights, strict=True):
-                variable.assign(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(trained)))
 
 
 # === Checks and records ===

@@ -73,39 +73,6 @@ def _enable_lora(model, recipe):
             part.enable_lora(recipe.lora_rank, a_initializer=keras.initializers.HeUniform(seed=seed))
 
 
-def copy_weights(source: keras.Model, target: keras.Model, *, skip_heads: bool = False) -> None:
-    """Give a model the weights of another that has the same parts; LoRA's updates are added to their kernels.
-
-    Args:
-        source: A trained model.
-        target: A model of the same sizes.
-        skip_heads: Leave the target's heads as they are. The pooler is no head.
-
-    Example:
-        ```python
-        copy_weights(trained, fresh)
-        ```
-    """
-    values = {variable.path: variable for variable in source.weights} | _merged_kernels(source)
-    missing = [weight.path for weight in target.weights if weight.path not in values]
-    if missing:
-        raise ValueError(f"The models differ: the source has no {', '.join(missing[:5])}.")
-    for weight in target.weights:
-        if not (skip_heads and is_head(weight.path)):
-            # A copy, because on JAX a shared buffer is gone after the other model's next step.
-            weight.assign(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(values[weight.path])))
-
-
-def _merged_kernels(model):
-    merged = {}
-    for layer in model.layers:
-        attention = getattr(layer, "attention", None)
-        for part in (attention.query, attention.value) if attention is not None else ():
-            if part.lora_enabled:
-                merged[part._kernel.path] = part.kernel
-    return merged
-
-
 def is_head(path: str) -> bool:
     """Whether a variable belongs to a head: neither embeddings nor blocks nor the pooler.
 
