@@ -22,6 +22,8 @@ KERAS = [
 EXTRAS = {
     # Runs exported models; the only packages that export.runtime needs besides NumPy and tokenizers.
     "export": ["ai-edge-litert>=2.1"],
+    # The client of examples/serving; a SavedModel is written without it.
+    "serving": ["tensorflow-serving-api>=2.21,<2.22"],
     # Reads corpora that are compressed with Zstandard.
     "zst": ["zstandard>=0.22"],
     # Measures models: reports, correlations, calibration, pictures.
@@ -32,10 +34,11 @@ EXTRAS = {
     "tune": ["keras-tuner>=1.4.8"],
     # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
     "beam": ["apache-beam>=2.60", "protobuf<7"],
-    # What the tests run with. JAX is here because the model code must run on both backends.
-    "dev": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.17,<0.18", "jax>=0.6", "pre-commit>=4"],
+    # What the tests run with. JAX is here because the model code must run on both backends; mediapipe, because it is what
+    # Android apps open our files with.
+    "dev": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.17,<0.18", "jax>=0.6", "pre-commit>=4", "mediapipe>=1.2"],
 }
-EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"]
+EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS["serving"]
 
 setup(
     name="keras-bert-edge",
@@ -58,7 +61,10 @@ setup(
         "tqdm>=4.66",
     ],
     extras_require=EXTRAS,
-    entry_points={"console_scripts": ["keras-bert = keras_bert.cli:main"]},
+    entry_points={
+        "console_scripts": ["keras-bert = keras_bert.cli:main"],
+        "keras_bert.commands": [f"{name} = export.cli.{name}" for name in ("export", "benchmark", "verify")],
+    },
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Intended Audience :: Developers",

@@ -6,12 +6,35 @@ Names resolve when they are first used: `import export.runtime` loads no TensorF
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-_HOMES = {"convert": "tflite", "load": "runtime"}
-__all__ = ["convert", "load"]
+_HOMES = {
+    "add_metadata": "metadata",
+    "benchmark": "benchmarking",
+    "convert": "tflite",
+    "load": "runtime",
+    "read_metadata": "metadata",
+    "save_serving": "saved_model",
+    "verify": "verification",
+    "write_package": "packages",
+}
+__all__ = [
+    "add_metadata",
+    "benchmark",
+    "convert",
+    "load",
+    "read_metadata",
+    "save_serving",
+    "verify",
+    "write_package",
+]
 
 if TYPE_CHECKING:
+    from export.benchmarking import benchmark
+    from export.metadata import add_metadata, read_metadata
+    from export.packages import write_package
     from export.runtime import load
+    from export.saved_model import save_serving
     from export.tflite import convert
+    from export.verification import verify
 
 
 def __getattr__(name: str):

@@ -1,79 +1,225 @@
-"""Answers from an exported directory on the device: NumPy, LiteRT and `tokenizers`, no TensorFlow and no Keras.
+"""Answers from a `.tflite` file on the device: NumPy, LiteRT and `tokenizers`, no TensorFlow and no Keras.
 
-Takes a directory with `model.tflite`, `vocab.txt`, `tokenizer_config.json` and `labels.txt`, gives a callable: texts →
-ranked labels. It is what an app does, in Python, so that the file can be tried before it is shipped.
+`load("model.tflite")` gives a callable: texts → the same answers as `task.predict`. Vocabulary, labels and settings are
+in the file. It is what an app does, in Python, so that the file can be tried before it is shipped; a room of its own
+because it must run where nothing else of this project is needed.
 """
 
-import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
-from keras_bert.decoding import Label, rank_labels
+from export.metadata import FileMetadata, read_metadata
+from keras_bert.decoding import choose_labels, inverse_sigmoid, mean_by_owner, sigmoid, softmax, sort_labels
+from keras_bert.tokenized_texts import TokenizedTexts
+
+# === Tasks ===
 
 
-class Classifier:
-    """Classifies texts with an exported model.
+class Runtime:
+    """A loaded file; a subclass for each task says what an answer is. `load` finds the right one.
+
+    Args:
+        path: The `.tflite` file.
+        metadata: What it says of itself.
+        num_threads: Threads of the interpreter.
+    """
+
+    task: ClassVar[str]
+
+    def __init__(self, path: str | os.PathLike, metadata: FileMetadata, *, num_threads: int = 1):
+        self.metadata = metadata
+        self._tokenizer = _make_tokenizer(metadata)
+        self._special = {name: metadata.vocabulary.index(name) for name in ("[PAD]", "[CLS]", "[SEP]")}
+        self._signatures = _Signatures(path, metadata, num_threads)
+
+    def __call__(self, texts: str | tuple[str, str] | Sequence, **options) -> Any:
+        """The answer for a text or a pair of texts, or a list of answers for a list of them."""
+        if isinstance(texts, str) or _is_pair(texts):
+            return self([texts], **options)[0]
+        texts = list(texts)
+        if not texts:
+            return []
+        tokenized, owners = self.tokenize(*_split_pairs(texts))
+        return self._answers(self.outputs(tokenized), owners, **options)
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a row."""
+        return self._signatures.longest
+
+    def outputs(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
+        """What the file gives for each row, by name."""
+        return self._signatures.run(tokenized)
+
+    def row_of(self, length: int) -> TokenizedTexts:
+        """A row of that many tokens, whatever they say; for timing."""
+        if not 3 <= length <= self.longest:
+            raise ValueError(f"length={length}: the file takes rows of 3 to {self.longest} tokens.")
+        ids = np.full(length - 2, self._special["[SEP]"], np.int32)
+        return TokenizedTexts(ids, np.array([0, length - 2]), **self._special_ids())
+
+    def _special_ids(self):
+        return {f"{name.strip('[]').lower()}_id": index for name, index in self._special.items()}
+
+    def _answers(self, outputs: dict[str, np.ndarray], owners: np.ndarray, **options) -> list:
+        """The answers, from outputs `[rows, …]` and the text that each row belongs to."""
+        raise NotImplementedError
+
+    def tokenize(self, texts: list[str], pairs: list[str] | None = None) -> tuple[TokenizedTexts, np.ndarray]:
+        """Texts as rows of at most `longest` tokens, cut or in windows, as the task was told; and whose row each is."""
+        sides = [
+            _flat(self._tokenizer.encode_batch_fast(side, add_special_tokens=False)) for side in (texts, pairs or [])
+        ]
+        tokenized = TokenizedTexts(*sides[0], *(sides[1] if pairs else ()), **self._special_ids())
+        length = self.longest
+        if self.metadata.settings.get("long_texts") == "windows":
+            return tokenized.windows(length, max(1, length // 2))
+        return tokenized.trimmed(length)[0], np.arange(len(tokenized))
+
+
+class Classifier(Runtime):
+    """Texts → labels with probabilities, or numbers where the model was trained for regression.
 
     Example:
-        >>> classify = Classifier("exported/")  # doctest: +SKIP
+        >>> classify = load("model.tflite")  # doctest: +SKIP
         >>> print(classify("wake me at seven")[0])  # doctest: +SKIP
         set_alarm (98%)
     """
 
-    def __init__(self, directory: str | Path, *, num_threads: int = 1):
-        directory = Path(directory)
-        for name in ("model.tflite", "vocab.txt", "labels.txt"):
-            if not (directory / name).is_file():
-                raise FileNotFoundError(f"{directory} has no {name}; expected a directory with an exported classifier.")
-        self.labels = (directory / "labels.txt").read_text(encoding="utf-8").split("\n")[:-1]
-        self._tokenizer, self._special = _load_tokenizer(directory)
-        self._runners = _load_runners(directory / "model.tflite", num_threads)
+    task = "classification"
 
-    def __call__(self, text: str) -> list[Label]:
-        """All labels of one text, the likeliest first. A text over the longest length is cut."""
+    def _answers(self, outputs, owners, *, threshold: float = 0.5):
+        kind, labels = self.metadata.kind, self.metadata.labels
+        if kind == "regression":
+            return [float(value) for value in mean_by_owner(outputs["class_logits"], owners)[:, 0]]
+        probabilities = np.asarray(outputs["probabilities"], np.float64)
+        # The windows of a text share its answer by the mean of their logits, as in Keras. Softmax has lost a constant
+        # for each window, and the softmax of the mean loses it again.
+        if kind == "multi_label":
+            probabilities = sigmoid(mean_by_owner(inverse_sigmoid(probabilities), owners))
+            return [choose_labels(row, labels, threshold=threshold) for row in probabilities]
+        tiny = np.finfo(np.float32).tiny
+        return [sort_labels(row, labels) for row in softmax(mean_by_owner(np.log(probabilities + tiny), owners))]
+
+
+_RUNTIMES = {runtime.task: runtime for runtime in (Classifier,)}
+
+
+def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
+    """Open a file that `export.convert` wrote from a task, or a directory that has it as `model.tflite`.
+
+    Args:
+        path: The file. What it says of itself is checked before anything is run.
+        num_threads: Threads of the interpreter.
+
+    Returns:
+        A callable: a text or a list of texts → the answers of `task.predict`.
+
+    Example:
+        >>> answer = load("model.tflite")  # doctest: +SKIP
+        >>> print(answer("wake me at seven")[0])  # doctest: +SKIP
+        set_alarm (98%)
+    """
+    path = Path(path)
+    path = path / "model.tflite" if path.is_dir() else path
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")
+    metadata = read_metadata(path)
+    if metadata.task not in _RUNTIMES:
+        raise ValueError(f"{path} is for the task {metadata.task!r}; this version knows {', '.join(_RUNTIMES)}.")
+    return _RUNTIMES[metadata.task](path, metadata, num_threads=num_threads)
+
+
+# === Texts ===
+
+
+def _is_pair(texts):
+    return isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(text, str) for text in texts)
+
+
+def _split_pairs(texts):
+    are_pairs = {_is_pair(text) for text in texts}
+    if are_pairs == {True}:
+        return map(list, zip(*texts, strict=True))
+    for text in texts:
         if not isinstance(text, str):
-            raise TypeError(f"Expected one string; got {type(text).__name__}.")
-        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
-        length = next((n for n in self._runners if n >= len(ids) + 2), max(self._runners))
-        outputs = self._runners[length](**self._pack(ids, length))
-        return rank_labels(next(iter(outputs.values()))[0], self.labels)
-
-    def _pack(self, ids, length):
-        row = [self._special["[CLS]"], *ids[: length - 2], self._special["[SEP]"]]
-        token_ids = np.full((1, length), self._special["[PAD]"], np.int32)
-        token_ids[0, : len(row)] = row
-        padding_mask = (np.arange(length)[None, :] < len(row)).astype(np.int32)
-        return {"token_ids": token_ids, "segment_ids": np.zeros_like(token_ids), "padding_mask": padding_mask}
+            raise TypeError(
+                f"Got {type(text).__name__} {str(text)[:40]!r}; expected strings, or pairs of strings only."
+            )
+    return texts, None
 
 
-load = Classifier
+def _flat(encodings):
+    ids = [encoding.ids for encoding in encodings]
+    splits = np.concatenate([[0], np.cumsum([len(row) for row in ids], dtype=np.int64)]).astype(np.int64)
+    return np.array([index for row in ids for index in row], np.int32), splits
 
 
-def _load_tokenizer(directory):
+def _make_tokenizer(metadata):
     """BERT's tokenizer in Rust, with no special tokens: what stands in a user's text is text."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-    settings_file = directory / "tokenizer_config.json"
-    settings = json.loads(settings_file.read_text(encoding="utf-8")) if settings_file.is_file() else {}
-    vocabulary = (directory / "vocab.txt").read_text(encoding="utf-8").split("\n")
-    vocabulary = {token: index for index, token in enumerate(vocabulary) if token}
+    vocabulary = {token: index for index, token in enumerate(metadata.vocabulary)}
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100))
+    settings = metadata.tokenizer
     tokenizer.normalizer = normalizers.BertNormalizer(
         lowercase=settings.get("do_lower_case", True),
         strip_accents=settings.get("strip_accents"),
         handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return tokenizer, {name: vocabulary[name] for name in ("[PAD]", "[CLS]", "[SEP]")}
+    return tokenizer
 
 
-def _load_runners(path, num_threads):
-    """A signature runner per sequence length, shortest first."""
-    try:
-        from ai_edge_litert.interpreter import Interpreter
-    except ImportError as error:
-        raise ImportError("Running a .tflite file needs LiteRT: pip install 'keras-bert-edge[export]'") from error
-    interpreter = Interpreter(model_path=str(path), num_threads=num_threads)
-    lengths = sorted(int(key.removeprefix("length_")) for key in interpreter.get_signature_list())
-    return {length: interpreter.get_signature_runner(f"length_{length}") for length in lengths}
+# === Signatures ===
+
+
+class _Signatures:
+    """The signatures of a file; each row runs through the shortest that it fits."""
+
+    def __init__(self, path, metadata, num_threads):
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ImportError as error:
+            raise ImportError("Running a .tflite file needs LiteRT: pip install 'keras-bert-edge[export]'") from error
+        try:
+            self._interpreter = Interpreter(model_path=str(path), num_threads=num_threads)
+            present = set(self._interpreter.get_signature_list())
+        except ValueError as error:
+            raise ValueError(f"{path} is not a TFLite model, or is cut short: {error}") from None
+        if missing := set(metadata.signatures) - present:
+            raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have.")
+        self._lengths, self._runners = metadata.signatures, {}
+        limit = metadata.settings.get("sequence_length", 512)
+        self.longest = min(limit, max(length or limit for length in self._lengths.values()))
+
+    def run(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
+        """The outputs of all rows, one at a time: the files have batch 1."""
+        ids, splits, second_begins = tokenized.packed()
+        rows = [
+            self._run_row(ids[splits[i] : splits[i + 1]], int(second_begins[i]), tokenized.pad_id)
+            for i in range(len(tokenized))
+        ]
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    def _run_row(self, ids, second_begins, pad_id):
+        key, length = next((key, n) for key, n in self._lengths.items() if n is None or n >= len(ids))
+        length = len(ids) if length is None else length
+        token_ids = np.full((1, length), pad_id, np.int32)
+        token_ids[0, : len(ids)] = ids
+        places = np.arange(length)[None, :]
+        return self._runner(key)(
+            token_ids=token_ids,
+            segment_ids=((places >= second_begins) & (places < len(ids))).astype(np.int32),
+            padding_mask=(places < len(ids)).astype(np.int32),
+        )
+
+    def _runner(self, key):
+        """Made when first needed, because a signature takes its memory and its time then."""
+        if key not in self._runners:
+            self._runners[key] = self._interpreter.get_signature_runner(key)
+        return self._runners[key]

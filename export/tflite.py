@@ -1,26 +1,40 @@
-"""Keras model → a `.tflite` file that needs neither Keras nor this library.
+"""Task model → a `.tflite` file that needs neither Keras nor this library.
 
-Takes a functional model with the three inputs of the encoder, gives a file with one signature per sequence length; the
-signatures share their weights. Built-in ops alone: a graph that would need a Flex or custom op does not convert.
+Takes a task or a functional model with the three inputs of the encoder, gives a file with one signature per sequence
+length, or one for all lengths; signatures share their weights. Built-in ops alone. TensorFlow's converter draws the
+float graph; the int8 and int4 recipes rewrite that file (`quantized_matrices.py`, `quantized_tables.py`), because they
+keep more of the model than the converter's own.
 """
 
 import os
+import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from keras_bert.encoder import INPUT_NAMES
+from export.app_outputs import app_model
+from export.calibration import collect_statistics, rows_of
+from export.delegate_fit import fit_delegate
+from export.metadata import add_metadata, describe_task
+from export.op_audit import audit_ops
+from export.quantized_matrices import quantize_dynamic, quantize_static, store_float16
+from export.quantized_tables import quantize_tables
+from export.recipes import Recipe, find_recipe
+from export.tflite_file import parse, serialize
+from keras_bert.encoder import INPUT_NAMES, encoder_config
+from keras_bert.packing import pack
+from keras_bert.tasks.task import Task
 
-RECIPES = ("float32", "float16", "dynamic_int8")
+DYNAMIC = "dynamic"  # the signature of a file for all lengths
 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that was written."""
+    """A file that was written; `lengths` is empty where the length is dynamic."""
 
     path: Path
     recipe: str
@@ -28,71 +42,166 @@ class Artifact:
     num_bytes: int
 
     def __str__(self) -> str:
-        lengths = "/".join(map(str, self.lengths))
-        return f"{self.path}  {self.recipe}  lengths {lengths}  {self.num_bytes / 1e6:.1f} MB"
+        lengths = "lengths " + "/".join(map(str, self.lengths)) if self.lengths else "any length"
+        return f"{self.path}  {self.recipe}  {lengths}  {self.num_bytes / 1e6:.1f} MB"
 
 
 def convert(
-    model: keras.Model,
+    task_or_model: Task | keras.Model,
     path: str | Path,
     *,
-    recipe: str = "dynamic_int8",
-    lengths: int | Sequence[int] = 128,
+    recipe: str | Recipe = "dynamic_int8",
+    lengths: int | Sequence[int] | str | None = 128,
+    calibration: Iterable | None = None,
 ) -> Artifact:
-    """Write a model as TFLite, batch 1, with a signature `length_T` for each sequence length T.
+    """Write a model as TFLite, batch 1.
 
     Args:
-        model: A functional model that takes `token_ids, segment_ids, padding_mask` and gives outputs by name.
+        task_or_model: A task such as `TextClassifier`, whose file has its vocabulary, labels and settings inside and
+            gives `probabilities`; or a functional model that takes `token_ids, segment_ids, padding_mask` and gives
+            outputs by name, which become those of the file.
         path: The `.tflite` file to write; it is replaced in one step.
-        recipe: `"float32"`, `"float16"` (weights), or `"dynamic_int8"` (int8 weights, activations on the fly).
-        lengths: One or several sequence lengths; a text pays for the shortest one that it fits.
+        recipe: A name in `RECIPES`, or a `Recipe`: `"float32"`, `"float16"`, `"dynamic_int8"`, `"static_int8"`,
+            `"static_int16x8"`, `"weight_int4"`.
+        lengths: One or several sequence lengths T, each a signature `length_T`: a text pays for the shortest one that
+            it fits. Or `None`, or `"dynamic"`: one signature `dynamic` whose inputs `[1, length]` are resized at run
+            time, so that a text of 12 tokens costs 12 tokens.
+        calibration: For the recipes that measure activations: batches or rows of model inputs (a `tf.data.Dataset` or
+            any iterable, labels beside them or not), or, for a task, a list of texts or of pairs. The first 256 rows
+            are used.
 
     Example:
-        >>> artifact = convert(model, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
+        >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
         >>> print(artifact)  # doctest: +SKIP
         model.tflite  dynamic_int8  lengths 32/128  23.4 MB
     """
-    if recipe not in RECIPES:
-        raise ValueError(f"recipe={recipe!r} is unknown; choose one of {', '.join(RECIPES)}.")
-    lengths = (lengths,) if isinstance(lengths, int) else tuple(sorted(set(lengths)))
-    if not lengths or min(lengths) < 3:
-        raise ValueError(f"lengths={lengths!r}: expected one or more sequence lengths of at least 3 tokens.")
-    inputs = [tensor.name for tensor in model.inputs]
-    if set(inputs) != set(INPUT_NAMES) or not isinstance(model.output, dict):
+    recipe = find_recipe(recipe)
+    model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
+    _check_model(model)
+    lengths = _check_lengths(lengths, encoder_config(model).max_sequence_length)
+    if recipe.calibration == "needed" and calibration is None:
         raise ValueError(
-            f"The model takes {inputs}; expected {', '.join(INPUT_NAMES)} and a dictionary of outputs, "
-            "as bert_encoder and bert_model make them."
+            f"recipe={recipe.name!r} measures activations and has no data; pass calibration=, some hundred texts or "
+            "batches like those that the model will see, or take recipe='dynamic_int8'."
         )
-    with tempfile.TemporaryDirectory() as directory:
-        keys = _save_signatures(model, directory, lengths)
-        content = _convert_saved_model(directory, keys, recipe)
-    return Artifact(_write_atomically(Path(path), content), recipe, lengths, len(content))
+    if calibration is not None:
+        calibration = list(rows_of(_as_inputs(task_or_model, calibration, max(lengths, default=None))))
+    archive, keys = _draw_signatures(model, lengths)
+    content = rewrite(convert_saved_model(archive, keys), recipe, calibration)
+    audit_ops(content).check()
+    if isinstance(task_or_model, Task):
+        content = _describe(content, task_or_model, Path(path).stem, recipe)
+    return Artifact(write_atomically(Path(path), content), recipe.name, lengths, len(content))
 
 
-def _save_signatures(model, directory, lengths):
-    """A SavedModel with one function per length: the converter turns variables into constants only from there."""
+def _describe(content, task, name, recipe):
+    """With vocabulary, labels and settings inside."""
+    described = describe_task(task)
+    described["settings"] = {**described["settings"], "recipe": recipe.name}
+    return add_metadata(content, name=name, **described)
+
+
+# === What came ===
+
+
+def _check_model(model):
+    if not isinstance(model, keras.Model) or not isinstance(model.output, dict):
+        raise ValueError(f"Expected a task or a functional model with outputs by name; got {type(model).__name__}.")
+    inputs = [tensor.name for tensor in model.inputs]
+    if set(inputs) != set(INPUT_NAMES):
+        raise ValueError(
+            f"The model takes {inputs}; expected {', '.join(INPUT_NAMES)}, as bert_encoder and bert_model make them."
+        )
+
+
+def _check_lengths(lengths, limit):
+    if lengths is None or lengths == DYNAMIC:
+        return ()
+    lengths = (lengths,) if isinstance(lengths, int) else lengths
+    is_fine = not isinstance(lengths, str) and lengths and all(isinstance(length, int) for length in lengths)
+    if not is_fine or min(lengths) < 3 or max(lengths) > limit:
+        raise ValueError(
+            f"lengths={lengths!r}: expected one or more sequence lengths from 3 to {limit}, the model's positions, "
+            "or 'dynamic'."
+        )
+    return tuple(sorted(set(lengths)))
+
+
+def _as_inputs(task_or_model, data, longest):
+    """Texts as model inputs; anything else is taken for model inputs."""
+    if not isinstance(data, list | tuple) or not data or isinstance(data[0], dict):
+        return data
+    is_pairs = isinstance(data[0], list | tuple) and all(isinstance(text, str) for text in data[0])
+    if not isinstance(data[0], str) and not is_pairs:
+        return data
+    if not isinstance(task_or_model, Task):
+        raise ValueError("calibration has texts, but a model has no tokenizer; pass the task, or model inputs.")
+    texts, pairs = map(list, zip(*data, strict=True)) if is_pairs else (list(data), None)
+    length = min(longest or task_or_model.sequence_length, task_or_model.sequence_length)
+    return pack(task_or_model.tokenizer, texts, pairs, sequence_length=length)
+
+
+# === The float graph ===
+
+
+def _draw_signatures(model, lengths):
+    """A function per length, and their names."""
     archive = keras.export.ExportArchive()
     archive.track(model)
-    keys = []
-    for length in lengths:
+    keys = {f"length_{length}": length for length in lengths} or {DYNAMIC: None}
+    for key, length in keys.items():
         spec = {name: tf.TensorSpec((1, length), tf.int32, name=name) for name in INPUT_NAMES}
-        keys.append(f"length_{length}")
-        archive.add_endpoint(keys[-1], lambda inputs: model(inputs, training=False), input_signature=[spec])
-    archive.write_out(directory, verbose=False)
-    return keys
+        archive.add_endpoint(key, lambda inputs: model(inputs, training=False), input_signature=[spec])
+    return archive, list(keys)
 
 
-def _convert_saved_model(directory, keys, recipe):
-    converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=keys)
-    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-    if recipe != "float32":
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if recipe == "float16":
-        converter.target_spec.supported_types = [tf.float16]
-    return converter.convert()
+def convert_saved_model(
+    archive: keras.export.ExportArchive, keys: list[str], *, allow_custom_ops: bool = False
+) -> bytes:
+    """A float file with a signature for each key, by way of a SavedModel: only there do variables become constants."""
+    with tempfile.TemporaryDirectory() as directory:
+        archive.write_out(directory, verbose=False)
+        converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=keys)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        converter.allow_custom_ops = allow_custom_ops
+        return _run_converter(converter)
 
 
-def _write_atomically(path, content):
+def _run_converter(converter):
+    try:
+        return converter.convert()
+    except Exception as error:  # the converter's own exception class moves between versions
+        if ops := sorted(set(re.findall(r"\b(?:Flex\w+|tf\.\w+)(?= \{| op |\()", str(error)))):
+            raise ValueError(
+                f"The model needs {', '.join(ops)}, which LiteRT does not build in; "
+                "replace the layer that uses it with one of built-in ops."
+            ) from error
+        raise
+
+
+# === Smaller ===
+
+
+def rewrite(content: bytes, recipe: Recipe, calibration: Iterable | None = None) -> bytes:
+    """The converter's float file → the file of the recipe; `calibration` is model inputs, as `convert` takes them."""
+    model = parse(content)
+    fit_delegate(model)
+    statistics = None
+    if calibration is not None and recipe.calibration != "unused":
+        statistics = collect_statistics(serialize(model), calibration)
+    if recipe.activations in ("int8", "int16"):
+        quantize_static(model, statistics, activation_bits=8 if recipe.activations == "int8" else 16)
+    elif recipe.activations == "dynamic":
+        quantize_dynamic(model, 8 if recipe.weights == "int8" else 4, statistics)
+    elif recipe.weights == "float16":
+        store_float16(model)
+    if recipe.tables != "float32":
+        quantize_tables(model, 8 if recipe.tables == "int8" else 16)
+    return serialize(model)
+
+
+def write_atomically(path: Path, content: bytes) -> Path:
+    """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     with open(partial, "wb") as file:

@@ -4,6 +4,7 @@ Takes logits and labels, gives what a person reads. A room of its own because a 
 numbers into answers must stand here once, or the two would drift apart.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +42,18 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
     return 0.5 * (1.0 + np.tanh(0.5 * np.asarray(logits)))  # no overflow, unlike 1 / (1 + exp(-x))
 
 
-def rank_labels(logits: np.ndarray, labels: list[str] | tuple[str, ...]) -> list[Label]:
+def inverse_sigmoid(probabilities: np.ndarray) -> np.ndarray:
+    """The numbers that `sigmoid` gives these probabilities for; 0 and 1 give large numbers, not infinite ones.
+
+    Example:
+        >>> inverse_sigmoid(np.array([0.5])).tolist()
+        [0.0]
+    """
+    tiny = np.finfo(np.float32).tiny
+    return np.log(np.maximum(probabilities, tiny)) - np.log(np.maximum(1.0 - np.asarray(probabilities), tiny))
+
+
+def rank_labels(logits: np.ndarray, labels: Sequence[str]) -> list[Label]:
     """All classes of one text, the likeliest first.
 
     Example:
@@ -53,6 +65,39 @@ def rank_labels(logits: np.ndarray, labels: list[str] | tuple[str, ...]) -> list
             f"logits have shape {np.shape(logits)} but there are {len(labels)} labels; "
             "the labels must be those of the model, in its order."
         )
-    probabilities = softmax(np.asarray(logits, dtype=np.float64))
-    order = np.argsort(-probabilities, kind="stable")
+    return sort_labels(softmax(np.asarray(logits, dtype=np.float64)), labels)
+
+
+def sort_labels(probabilities: np.ndarray, labels: Sequence[str]) -> list[Label]:
+    """All classes with their probabilities, the likeliest first.
+
+    Example:
+        >>> [str(label) for label in sort_labels(np.array([0.25, 0.75]), ["no", "yes"])]
+        ['yes (75%)', 'no (25%)']
+    """
+    order = np.argsort(-np.asarray(probabilities), kind="stable")
     return [Label(labels[index], float(probabilities[index])) for index in order]
+
+
+def choose_labels(probabilities: np.ndarray, labels: Sequence[str], *, threshold: float = 0.5) -> list[Label]:
+    """The classes that hold, where several may: those with at least the threshold's probability, the likeliest first.
+
+    Example:
+        >>> [str(label) for label in choose_labels(np.array([0.9, 0.1, 0.95]), ["a", "b", "c"])]
+        ['c (95%)', 'a (90%)']
+    """
+    return [label for label in sort_labels(probabilities, labels) if label.probability >= threshold]
+
+
+def mean_by_owner(values: np.ndarray, owners: np.ndarray) -> np.ndarray:
+    """The mean over the rows of each text, `[rows, …]` → `[texts, …]`: a long text has several windows.
+
+    Example:
+        >>> mean_by_owner(np.array([[1.0], [3.0], [5.0]]), np.array([0, 0, 1])).tolist()
+        [[2.0], [5.0]]
+    """
+    if len(owners) == 0 or np.array_equal(owners, np.arange(len(owners))):
+        return values
+    sums = np.zeros((owners.max() + 1, *values.shape[1:]), "float64")
+    np.add.at(sums, owners, values)
+    return (sums / np.bincount(owners)[:, None]).astype(values.dtype)

@@ -7,11 +7,12 @@ windows, picked from and packed, all rows at a time. A room of its own because i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_bert.string_tensors import to_strings
-from keras_bert.tokenizer import BertTokenizer
+if TYPE_CHECKING:  # the device runtime reads this file where there is no TensorFlow
+    from keras_bert.tokenizer import BertTokenizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,7 +178,7 @@ class TokenizedTexts:
 
 
 def tokenize_texts(
-    tokenizer: BertTokenizer, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch: int = 8192
+    tokenizer: "BertTokenizer", texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch: int = 8192
 ) -> TokenizedTexts:
     """Tokenize texts, or pairs of texts, and keep their ids in memory.
 
@@ -205,6 +206,8 @@ def tokenize_texts(
 def _tokenize(tokenizer, texts, name, batch):
     if isinstance(texts, str):
         raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+    from keras_bert.string_tensors import to_strings
+
     texts = to_strings(texts)
     if texts.shape.rank != 1:
         raise ValueError(f"{name} has {texts.shape.rank} dimensions; expected a flat list of strings.")

@@ -2,9 +2,10 @@
 
 Takes words, prints answers (`--json` for scripts). A room of its own because it alone speaks to a terminal. Each
 command is a file beside this one, with `add(commands)`, which says what it takes, and `run(arguments)`, which gives a
-dictionary to print; a new command is a new file and its name in `COMMANDS`. Heavy imports wait until a command runs, so
-that `--help` is quick. Exit codes: 0 done, 1 it could not be done (the reason is printed, `--debug` shows the
-traceback), 2 wrong usage, 130 interrupted.
+dictionary to print; a new command is a new file and its name in `COMMANDS`. Other packages add theirs by entry points
+of the group `keras_bert.commands`, as `export` does. Heavy imports wait until a command runs, so that `--help` is
+quick. Exit codes: 0 done, 1 it could not be done (the reason is printed, `--debug` shows the traceback), 2 wrong usage,
+130 interrupted.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from keras_bert.cli.words import as_table
 
@@ -53,6 +55,8 @@ def _parser():
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
         import_module(f"keras_bert.cli.{name}").add(commands)
+    for entry in sorted(entry_points(group="keras_bert.commands"), key=lambda entry: entry.name):
+        entry.load().add(commands)
     examples = [command.epilog.split("\n", 1)[1] for command in commands.choices.values()]
     parser.epilog = "\n".join(["examples:", *examples])
     return parser

@@ -49,6 +49,9 @@ def _add_training_arguments(group):
     )
     group.add_argument("--negatives", type=int, metavar="K", help="sampled softmax, for large vocabularies")
     group.add_argument("--validation", nargs="+", metavar="FILE", help="text to measure on, every --save-every steps")
+    group.add_argument(
+        "--validation-steps", type=int, default=50, help="batches to measure on each time (default: %(default)s)"
+    )
     group.add_argument("--seed", type=int, default=0)
 
 
@@ -101,6 +104,7 @@ def _plan(arguments, steps, batch_size):
         packed=arguments.packed,
         negatives=arguments.negatives,
         save_every=arguments.save_every,
+        validation_steps=arguments.validation_steps,
         service=arguments.service,
         strategy=arguments.strategy,
         precision=arguments.precision,

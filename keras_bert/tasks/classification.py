@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoint import load_labels, load_model
-from keras_bert.decoding import Label, rank_labels, sigmoid
+from keras_bert.decoding import choose_labels, mean_by_owner, rank_labels, sigmoid
 from keras_bert.heads import bert_model
 from keras_bert.tasks.class_labels import check_labels
 from keras_bert.tasks.inputs import as_rows
@@ -120,13 +120,7 @@ class TextClassifier(Task):
         if self.kind == "regression":
             return [float(value) for value in logits[:, 0]]
         if self.kind == "multi_label":
-            return [
-                sorted(
-                    (Label(name, float(p)) for name, p in zip(self._labels, row, strict=True) if p >= threshold),
-                    key=lambda label: -label.probability,
-                )
-                for row in sigmoid(logits)
-            ]
+            return [choose_labels(row, self._labels, threshold=threshold) for row in sigmoid(logits)]
         return [rank_labels(row, self._labels) for row in logits]
 
     def logits(self, texts, *, batch_size: int = 64) -> np.ndarray:
@@ -140,7 +134,7 @@ class TextClassifier(Task):
         tokenized, owners, notes = self._tokenize(list(texts), None if pairs is None else list(pairs))
         for note in notes:
             warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
-        return _mean_by_owner(self._outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
+        return mean_by_owner(self._outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
 
     def evaluate(self, x, y=None, *, columns: dict | None = None):
         """Measure on labelled examples, in any form that `fit` takes.
@@ -236,7 +230,7 @@ class TextClassifier(Task):
         return np.array([class_weight.get(name, 1.0) for name in self._labels], "float32")[labels]
 
     def _report(self, outputs, data):
-        logits = _mean_by_owner(outputs[_OUTPUT], data.owners)
+        logits = mean_by_owner(outputs[_OUTPUT], data.owners)
         labels = self._labels_by_owner(data)
         if self.kind == "regression":
             return regression_report(labels[:, 0], logits[:, 0])
@@ -260,7 +254,7 @@ class TextClassifier(Task):
 
     def _numbers(self, outputs, data, metric):
         if metric == "accuracy" and self.kind == "single_label":  # the usual case needs no extra package
-            logits = _mean_by_owner(outputs[_OUTPUT], data.owners)
+            logits = mean_by_owner(outputs[_OUTPUT], data.owners)
             return {"accuracy": float(np.mean(logits.argmax(-1) == self._labels_by_owner(data)))}
         numbers = self._report(outputs, data).to_dict()
         flat = {f"{part}_f1": numbers[part]["f1"] for part in ("micro", "macro", "weighted") if part in numbers}
@@ -281,11 +275,3 @@ class TextClassifier(Task):
     def _from_settings(cls, settings, directory):
         labels = None if settings["kind"] == "regression" else load_labels(directory)
         return {**settings, "labels": labels}
-
-
-def _mean_by_owner(values, owners):
-    if len(owners) == 0 or np.array_equal(owners, np.arange(len(owners))):
-        return values
-    sums = np.zeros((owners.max() + 1, *values.shape[1:]), "float64")
-    np.add.at(sums, owners, values)
-    return (sums / np.bincount(owners)[:, None]).astype(values.dtype)

@@ -74,7 +74,7 @@ def validation_batches(
     *,
     replicas: int = 1,
 ) -> tf.data.Dataset:
-    """All examples of a directory, once and in order, with masks that are the same each time; kept in memory.
+    """The first `plan.validation_steps` batches of a directory, with masks that are the same each time; kept in memory.
 
     Args:
         examples, config, tokenizer, plan: As for `training_batches`.
@@ -91,6 +91,7 @@ def validation_batches(
     if not batch_size:
         raise ValueError(f"{examples} fills {count} rows, too few for {replicas} devices; validate on more text.")
     rows = _rows(examples, config, tokenizer, plan, batch_size, drop_remainder=replicas > 1, shuffle=False)
+    rows = rows if plan.validation_steps is None else rows.take(plan.validation_steps)
     batches = _mask(rows, examples, tokenizer, plan, start=0, seed=plan.seed).cache()
     # Keras warns at the end of a dataset whose size it does not know.
     return batches.apply(tf.data.experimental.assert_cardinality(batches.reduce(np.int64(0), lambda n, _: n + 1)))

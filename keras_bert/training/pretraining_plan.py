@@ -27,6 +27,7 @@ class PretrainingPlan:
         packed: Whether to put several short examples into one row, so that no compute goes into padding.
         negatives: For large vocabularies: tell each masked token from so many drawn ones, instead of from all.
         save_every: Steps between two saved states; also the length of what Keras calls an epoch.
+        validation_steps: The most batches of validation examples that are measured after each of these; `None`: all.
         service: Address of a tf.data service that reads the examples (`grpc://host:port`), for several machines; see
             `read_examples_through_service`. Its order depends on who is faster, so a run that is started again begins a
             new pass over the data instead of going on in the old one.
@@ -51,6 +52,7 @@ class PretrainingPlan:
     packed: bool = False
     negatives: int | None = None
     save_every: int = 500
+    validation_steps: int | None = 50
     service: str | None = None
     strategy: str = "auto"
     precision: str = "auto"

@@ -1,0 +1,24 @@
+"""`keras-bert benchmark`: a `.tflite` file → its size, its latency by length, its memory."""
+
+from keras_bert.cli.words import add_command
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "benchmark", run, example="out/model.tflite --threads 2")
+    command.add_argument("file", metavar="FILE", help="a file that export wrote")
+    command.add_argument("--lengths", help="tokens to time, e.g. 16,64 (default: the file's own)")
+    command.add_argument("--threads", type=int, default=1, help="threads (default: %(default)s)")
+    command.add_argument("--repeats", type=int, default=50, help="runs of each length (default: %(default)s)")
+
+
+def run(arguments) -> dict:
+    """Measure how large, how fast and how hungry an exported file is, in a process without TensorFlow."""
+    from export.benchmarking import benchmark
+
+    lengths = None if arguments.lengths is None else [int(word) for word in arguments.lengths.split(",")]
+    report = benchmark(arguments.file, lengths=lengths, num_threads=arguments.threads, repeats=arguments.repeats)
+    if arguments.json:
+        return report.to_dict()
+    print(report)
+    return {"bytes": report.num_bytes}

@@ -1,0 +1,83 @@
+"""`keras-bert export`: a fine-tuned model → files that need neither Keras nor this library."""
+
+from pathlib import Path
+
+from keras_bert.cli.words import add_command
+
+FORMATS = ("tflite", "saved_model")
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    example = "sentiment/ out/ --format tflite,saved_model --recipe dynamic_int8 --lengths 32,128"
+    command = add_command(commands, "export", run, example=example)
+    command.add_argument("model", metavar="MODEL", help="a directory that finetune wrote")
+    command.add_argument("output", metavar="OUT", type=Path, help="the directory for the files")
+    command.add_argument("--format", default="tflite", help=f"{' or '.join(FORMATS)}, or both with a comma between")
+    command.add_argument("--recipe", default="dynamic_int8", help="how the numbers are stored (default: %(default)s)")
+    command.add_argument(
+        "--lengths", help="tokens, e.g. 128 or 32,128; or dynamic (default: 128, or the model's where that is less)"
+    )
+    command.add_argument("--calibration", metavar="FILE", help="texts like those of the app, one a line or a table")
+    command.add_argument("--data", metavar="FILE", help="labelled texts that the file is verified with")
+    command.add_argument("--version", type=int, default=1, help="of the SavedModel (default: %(default)s)")
+
+
+def run(arguments) -> dict:
+    """Write a fine-tuned model as TFLite for apps, or as a SavedModel for TF Serving, and verify it."""
+    formats = [name.strip() for name in arguments.format.split(",")]
+    if unknown := [name for name in formats if name not in FORMATS]:
+        raise ValueError(f"--format {unknown[0]!r} is unknown; choose from {', '.join(FORMATS)}.")
+    from keras_bert.tasks.saved_tasks import load_task
+
+    task, written = load_task(arguments.model), {}
+    if "tflite" in formats:
+        written |= _write_tflite(task, arguments)
+    if "saved_model" in formats:
+        from export.saved_model import save_serving
+
+        artifact = save_serving(task, arguments.output / "serving", version=arguments.version)
+        if not arguments.json:
+            print(artifact)
+        written["saved_model"] = str(artifact.path)
+    return written
+
+
+def _write_tflite(task, arguments):
+    from export.packages import write_package
+
+    package = write_package(
+        task,
+        arguments.output,
+        recipe=arguments.recipe,
+        lengths=_lengths(arguments.lengths or str(min(128, task.sequence_length))),
+        calibration=None if arguments.calibration is None else read_texts(arguments.calibration),
+        data=arguments.data,
+    )
+    if not arguments.json:
+        print(package.report)
+    return {"tflite": str(package.artifact.path), "bytes": package.artifact.num_bytes}
+
+
+def _lengths(words):
+    if words == "dynamic":
+        return None
+    try:
+        return tuple(int(word) for word in words.split(","))
+    except ValueError:
+        raise ValueError(f"--lengths {words!r}: expected numbers with commas between, or dynamic.") from None
+
+
+def read_texts(path):
+    """Texts from a table with a text column, or one a line from a .txt file."""
+    from keras_bert.tasks.rows import read_rows
+
+    if Path(path).suffix == ".txt":
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        texts = [line for line in lines if line.strip()]
+        if not texts:
+            raise ValueError(f"{path} has no texts; expected one a line.")
+        return texts
+    rows = read_rows(path)
+    has_pairs = any(pair is not None for pair in rows.pairs)
+    return list(zip(rows.texts, rows.pairs, strict=True)) if has_pairs else rows.texts

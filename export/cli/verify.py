@@ -1,0 +1,26 @@
+"""`keras-bert verify`: a fine-tuned model and its file → how far they agree; exit code 1 where that is not enough."""
+
+from keras_bert.cli.words import add_command
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "verify", run, example="sentiment/ out/model.tflite --data dev.tsv")
+    command.add_argument("model", metavar="MODEL", help="the directory that the file was made from")
+    command.add_argument("file", metavar="FILE", help="a file that export wrote")
+    command.add_argument("--data", metavar="DATA", required=True, help="texts, with labels or one a line (.txt)")
+    command.add_argument("--recipe", help="whose tolerance counts (default: the file's own)")
+
+
+def run(arguments) -> dict:
+    """Compare an exported file with the model that it was made from."""
+    from export.cli.export import read_texts
+    from export.verification import verify
+    from keras_bert.tasks.saved_tasks import load_task
+
+    data = read_texts(arguments.data) if arguments.data.endswith(".txt") else arguments.data
+    report = verify(load_task(arguments.model), arguments.file, data, recipe=arguments.recipe)
+    if not arguments.json:
+        print(report)
+    report.check()
+    return report.to_dict() if arguments.json else {"verified": arguments.file}

@@ -1,0 +1,213 @@
+"""A task and its file, side by side → how far they agree, and whether that is far enough.
+
+`verify` runs both on the same texts and gives a `ParityReport`; `.check()` raises where the file is further from the
+task than its recipe allows. A room of its own because an artifact counts as done only when its own runtime has given
+the task's answers: nothing here looks at the converter.
+"""
+
+import copy
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from export.app_outputs import app_outputs
+from export.op_audit import OpAudit, audit_ops
+from export.recipes import Recipe, find_recipe
+from export.runtime import load
+from keras_bert.tasks.inputs import as_rows
+from keras_bert.tasks.task import Task
+
+# How much of the task's metric a file may lose.
+_MOST_LOST = 0.01
+
+
+class VerificationError(ValueError):
+    """A file does not give its task's answers."""
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """How a file's answers compare with those of the Keras model. Prints as a small table.
+
+    Args:
+        path: The file.
+        recipe: The recipe that it was made by, whose tolerance counts.
+        examples: How many texts were compared.
+        length: The tokens that the file takes; longer texts are cut, or read in windows, as the task says.
+        max_error: The largest difference of an output, such as a probability.
+        relative_error: The root mean square of the difference of the outputs over that of the Keras outputs.
+        agreement: The share of texts with the same answer; in regression, the correlation of the answers.
+        tokens_differ: How many texts the runtime's tokenizer splits in another way than the task's; 0 is expected.
+        metric: What the scores measure; `None` where the texts had no labels.
+        keras_score: The score of the Keras model, with its own length.
+        file_score: The score of the file.
+        ops: The file's ops.
+    """
+
+    path: Path
+    recipe: str
+    examples: int
+    length: int
+    max_error: float
+    relative_error: float
+    agreement: float
+    tokens_differ: int
+    metric: str | None
+    keras_score: float | None
+    file_score: float | None
+    ops: OpAudit
+
+    def check(self) -> "ParityReport":
+        """Raise a `VerificationError` where the file is not good enough; gives the report back where it is."""
+        problems = []
+        tolerance = find_recipe(self.recipe).tolerance
+        if not self.relative_error <= tolerance:
+            problems.append(f"outputs differ by {self.relative_error:.2g} of their size, at most {tolerance} expected")
+        if self.keras_score is not None and self.file_score < self.keras_score - self._allowed_loss():
+            problems.append(f"{self.metric} falls from {self.keras_score:.4f} to {self.file_score:.4f}")
+        if self.tokens_differ:
+            problems.append(f"{self.tokens_differ} texts are split into other tokens")
+        if self.ops.custom_ops:
+            problems.append(f"it needs {', '.join(self.ops.custom_ops)}, which LiteRT does not build in")
+        if problems:
+            raise VerificationError(
+                f"{self.path} ({self.recipe}) is not the model that it was made from: {'; '.join(problems)}. Take a "
+                "recipe with more bits, or calibrate with more texts like those that it will see."
+            )
+        return self
+
+    def _allowed_loss(self):
+        # On few texts one answer weighs more than a point: one changed answer is no failure.
+        return max(_MOST_LOST, 1.5 / self.examples)
+
+    def __str__(self) -> str:
+        rows = {
+            "file": f"{self.path}  {self.recipe}",
+            "texts": f"{self.examples:,}, of at most {self.length} tokens",
+            "largest error": f"{self.max_error:.2g}",
+            "relative error": f"{self.relative_error:.2g}",
+            "agreement": f"{self.agreement:.2%}",
+        }
+        if self.metric is not None:
+            rows[self.metric] = f"Keras {self.keras_score:.4f}, file {self.file_score:.4f}"
+        rows["ops"] = ", ".join(f"{name} {count}" for name, count in self.ops.ops.items())
+        rows["XNNPACK"] = ", ".join(f"{name}: {count} partitions" for name, count in self.ops.partitions.items())
+        return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
+
+    def to_dict(self) -> dict:
+        """The report as JSON can say it."""
+        return {**asdict(self), "path": self.path.name}
+
+
+def verify(
+    task: Task,
+    file,
+    data,
+    y: Sequence | None = None,
+    *,
+    recipe: str | Recipe | None = None,
+    columns: dict | None = None,
+) -> ParityReport:
+    """Compare a file with the task that it was made from, through the device runtime.
+
+    Args:
+        task: The task.
+        file: An `Artifact`, or the path of a `.tflite` file.
+        data: Texts or pairs; with labels, anything that `task.evaluate` takes, and the scores are compared too.
+        y: The labels of texts.
+        recipe: The recipe whose tolerance counts; by default the artifact's own, or what the file says of itself.
+        columns: Columns of a file with data, as for `task.evaluate`.
+
+    Example:
+        >>> report = verify(classifier, "model.tflite", "dev.tsv")  # doctest: +SKIP
+        >>> print(report.check())  # doctest: +SKIP
+        file            model.tflite  dynamic_int8
+        texts           872, of at most 128 tokens
+        largest error   0.031
+        …
+    """
+    path = Path(getattr(file, "path", file))
+    runtime = load(path)
+    if runtime.metadata.labels != (None if task.labels is None else tuple(task.labels)):
+        raise ValueError(f"{path} has other labels than the task; verify a file with the task that it was made from.")
+    recipe = find_recipe(recipe or getattr(file, "recipe", None) or runtime.metadata.settings.get("recipe", "float32"))
+    rows = as_rows(data, y, numeric=getattr(task, "kind", None) == "regression", **(columns or {}))
+    length = min(task.sequence_length, runtime.longest)
+    return ParityReport(
+        path=path,
+        recipe=recipe.name,
+        examples=len(rows),
+        length=length,
+        ops=audit_ops(path, count_partitions=True),
+        **_compare(task, runtime, rows, length),
+    )
+
+
+def _compare(task, runtime, rows, length):
+    """Both at the file's length, row by row; the scores each as it is used."""
+    shortened, outputs = copy.copy(task), app_outputs(task)
+    shortened.sequence_length = length
+    pairs = rows.pairs if any(pair is not None for pair in rows.pairs) else None
+    tokenized, owners, _ = shortened._tokenize(rows.texts, pairs)
+    ours, theirs = outputs.from_task(task, shortened._outputs(tokenized)), runtime.outputs(tokenized)
+    numbers = {
+        **_errors(ours, theirs),
+        "agreement": outputs.agreement(task, ours, theirs),
+        "tokens_differ": _count_differences(tokenized, owners, runtime.tokenize(rows.texts, pairs)[0]),
+    }
+    if any(label is None for label in rows.labels):
+        return numbers | {"metric": None, "keras_score": None, "file_score": None}
+    data, whole = shortened._prepare(rows, None), task._prepare(rows, None)
+    metric = task.default_metric
+    return numbers | {
+        "metric": metric,
+        "keras_score": task._score(task._outputs(whole.tokenized), whole, metric).value,
+        "file_score": task._score(outputs.to_task(task, theirs), data, metric).value,
+    }
+
+
+def _errors(ours, theirs):
+    difference = np.concatenate([np.ravel(theirs[name] - ours[name]) for name in ours]).astype("float64")
+    size = np.concatenate([np.ravel(ours[name]) for name in ours]).astype("float64")
+    relative = np.sqrt(np.mean(difference**2) / max(np.mean(size**2), 1e-12))
+    return {"max_error": float(np.abs(difference).max()), "relative_error": float(relative)}
+
+
+def _count_differences(tokenized, owners, others):
+    """The texts whose tokens differ."""
+    if len(tokenized) != len(others):
+        return abs(len(tokenized) - len(others))
+    (ids, splits, _), (other_ids, other_splits, _) = tokenized.packed(), others.packed()
+    rows = [
+        row
+        for row in range(len(tokenized))
+        if not np.array_equal(ids[splits[row] : splits[row + 1]], other_ids[other_splits[row] : other_splits[row + 1]])
+    ]
+    return len(set(owners[rows].tolist()))
+
+
+# === For the app's own tests ===
+
+
+def write_golden(file, texts: Sequence, path: str | os.PathLike) -> None:
+    """Inputs and outputs of some texts as JSON, with which an app can test its own tokenizer and interpreter.
+
+    Example:
+        >>> write_golden("model.tflite", ["wake me at seven"], "golden.json")  # doctest: +SKIP
+    """
+    runtime = load(getattr(file, "path", file))
+    rows = []
+    for text in texts:
+        tokenized, _ = runtime.tokenize(*([text], None) if isinstance(text, str) else ([text[0]], [text[1]]))
+        outputs = runtime.outputs(tokenized)
+        ids, splits, _ = tokenized.packed()
+        numbers = {name: np.asarray(value[0], "float64").round(6).tolist() for name, value in outputs.items()}
+        rows.append({"text": text, "token_ids": ids[: splits[1]].tolist(), "outputs": numbers})
+    path = Path(path)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    os.replace(partial, path)

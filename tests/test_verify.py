@@ -1,0 +1,133 @@
+"""Verification finds what is wrong with a file, and nothing where nothing is; the benchmark; the commands."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+import export
+from export.benchmarking import benchmark
+from export.packages import write_package
+from export.verification import VerificationError, verify, write_golden
+from keras_bert.cli import main
+from tests.test_runtime import TEXTS, new_classifier
+from tests.tiny_tasks import reviews
+
+DATA, CLASSES = reviews(60, seed=4)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    task = new_classifier()
+    return task, export.convert(task, tmp_path_factory.mktemp("verify") / "model.tflite", recipe="float32", lengths=32)
+
+
+def test_a_good_file_passes(exported):
+    task, artifact = exported
+    report = verify(task, artifact, DATA, CLASSES)
+    assert report.check() is report
+    assert report.relative_error < 1e-5 and report.agreement == 1.0 and report.tokens_differ == 0
+    assert report.keras_score == report.file_score == task.evaluate(DATA, CLASSES).accuracy
+    assert report.ops.partitions == {"length_32": 1}
+    assert "Keras" in str(report) and json.dumps(report.to_dict())
+
+
+def test_without_labels_there_is_no_score(exported):
+    report = verify(*exported, TEXTS)
+    assert report.metric is None and report.examples == len(TEXTS) - 1  # an empty text is left out
+
+
+def test_another_models_file_fails(exported):
+    _, artifact = exported
+    other = new_classifier()
+    other.model.get_layer("classifier").kernel.assign(-other.model.get_layer("classifier").kernel.numpy())
+    report = verify(other, artifact, DATA, CLASSES)
+    assert report.agreement < 0.9
+    with pytest.raises(VerificationError, match="outputs differ"):
+        report.check()
+
+
+def test_each_reason_is_named(exported):
+    report = verify(*exported, DATA, CLASSES)
+    worse = dataclasses.replace(report, file_score=report.keras_score - 0.5)
+    with pytest.raises(VerificationError, match="accuracy falls"):
+        worse.check()
+    with pytest.raises(VerificationError, match="3 texts are split"):
+        dataclasses.replace(report, tokens_differ=3).check()
+    with pytest.raises(VerificationError, match="FlexErf"):
+        dataclasses.replace(report, ops=dataclasses.replace(report.ops, custom_ops=("FlexErf",))).check()
+    one_answer = dataclasses.replace(report, file_score=report.keras_score - 1 / report.examples)
+    assert one_answer.check()
+
+
+def test_a_shorter_file_shows_what_the_cut_costs(exported, tmp_path):
+    task, _ = exported
+    short = export.convert(task, tmp_path / "short.tflite", recipe="float32", lengths=4)
+    report = verify(task, short, DATA, CLASSES)
+    assert report.length == 4 and report.relative_error < 1e-5
+    assert report.file_score != report.keras_score
+
+
+def test_other_labels_are_refused(exported):
+    task = new_classifier()
+    task._labels = ["x", "y", "z"]
+    with pytest.raises(ValueError, match="other labels"):
+        verify(task, exported[1], TEXTS)
+
+
+def test_golden_answers_are_what_the_file_gives(exported, tmp_path):
+    task, artifact = exported
+    write_golden(artifact, ["the film was great", ("a film", "a plot")], tmp_path / "golden.json")
+    single, pair = json.loads((tmp_path / "golden.json").read_text())
+    assert task.tokenizer.vocabulary[single["token_ids"][1]] == "the" and len(single["token_ids"]) == 6
+    assert len(pair["token_ids"]) == 7
+    expected = {label.name: label.probability for label in task.predict("the film was great")}
+    np.testing.assert_allclose(single["outputs"]["probabilities"], [expected[name] for name in task.labels], atol=1e-5)
+
+
+def test_benchmark_measures_every_length(exported):
+    report = benchmark(exported[1], lengths=[4, 32], repeats=5)
+    assert [row.length for row in report.latencies] == [4, 32]
+    assert all(0 < row.minimum <= row.p50 <= row.p90 for row in report.latencies)
+    assert report.num_bytes == exported[1].num_bytes and 10 < report.peak_mb < 2000 and report.load_ms > 0
+    assert "p90 ms" in str(report)
+    with pytest.raises(RuntimeError, match="3 to 32"):
+        benchmark(exported[1], lengths=[64])
+
+
+def test_a_package_is_verified_before_it_counts(tmp_path):
+    task = new_classifier()
+    package = write_package(task, tmp_path, recipe="dynamic_int8", lengths=(8, 32), data=None)
+    assert {path.name for path in tmp_path.iterdir()} == {"model.tflite", "report.json", "golden.json"}
+    assert json.loads((tmp_path / "report.json").read_text())["agreement"] == package.report.agreement
+
+
+def test_the_commands(tmp_path, capsys):
+    task = new_classifier()
+    task.save(tmp_path / "task")
+    lines = [f"{text}\t{label}" for text, label in zip(DATA, CLASSES, strict=True)]
+    data = tmp_path / "dev.tsv"
+    data.write_text("\n".join(["text\tlabel", *lines]) + "\n", encoding="utf-8")
+    out = tmp_path / "out"
+    command = [
+        "export",
+        str(tmp_path / "task"),
+        str(out),
+        "--lengths",
+        "8,32",
+        "--recipe",
+        "float32",
+        "--data",
+        str(data),
+    ]
+    assert main([*command, "--debug"]) == 0
+    assert "agreement       100.00%" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "task"), str(out / "model.tflite"), "--data", str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["agreement"] == 1.0
+    assert main(["benchmark", str(out / "model.tflite"), "--repeats", "2", "--json"]) == 0
+    assert [row["length"] for row in json.loads(capsys.readouterr().out)["latencies"]] == [8, 32]
+    assert main([*command[:3], "--format", "onnx"]) == 1
+    assert "onnx" in capsys.readouterr().err
+    assert main([*command[:3], "--recipe", "static_int8"]) == 1
+    assert "calibration" in capsys.readouterr().err
