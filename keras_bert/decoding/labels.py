@@ -1,8 +1,4 @@
-"""Arrays → answers: NumPy alone, shared by the Keras models and the device runtime.
-
-Takes logits and labels, gives what a person reads. A room of its own because a phone has no Keras: whatever turns
-numbers into answers must stand here once, or the two would drift apart.
-"""
+"""Logits → labels with their probabilities: the answers of classifiers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
