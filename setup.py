@@ -27,7 +27,7 @@ EXTRAS = {
     # Reads corpora that are compressed with Zstandard.
     "zst": ["zstandard>=0.22"],
     # Measures models: reports, correlations, calibration, pictures.
-    "evaluate": ["scikit-learn>=1.5", "scipy>=1.11", "matplotlib>=3.8"],
+    "evaluate": ["scikit-learn>=1.5", "scipy>=1.11", "matplotlib>=3.8", "seqeval>=1.2.2"],
     # Draws the report of a pretraining.
     "plots": ["matplotlib>=3.8"],
     # Searches hyper-parameters (examples/tune_hyperparameters.py).

@@ -45,7 +45,7 @@ def ours(arguments, recipe, place):
     some = read_glue("SST-2", arguments.data / "glue", "train").texts[:256]
     artifact = export.convert(task, place / "model.tflite", recipe=recipe, lengths="dynamic", calibration=some)
     runner = _interpreter(artifact.path, arguments.threads).get_signature_runner("dynamic")
-    return lambda ids: np.log(runner(**_inputs(ids))["probabilities"][0]), artifact.num_bytes
+    return lambda ids: np.log(np.maximum(runner(**_inputs(ids))["probabilities"][0], 1e-30)), artifact.num_bytes
 
 
 def hub(arguments, place, *, quantize=False):
@@ -100,10 +100,14 @@ def _positional(model):
     import torch
 
     class Positional(torch.nn.Module):
-        def forward(self, ids, segments, mask):
-            return model(input_ids=ids, token_type_ids=segments, attention_mask=mask).logits
+        def __init__(self):
+            super().__init__()
+            self.model = model
 
-    return Positional()
+        def forward(self, ids, segments, mask):
+            return self.model(input_ids=ids, token_type_ids=segments, attention_mask=mask).logits
+
+    return Positional().eval()
 
 
 def ort_int8(arguments, place):

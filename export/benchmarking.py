@@ -101,7 +101,8 @@ def benchmark(
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"{path} could not be measured: {done.stderr.strip().splitlines()[-1]}")
+        words = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
+        raise RuntimeError(f"{path} could not be measured: {words[-1]}")
     found = json.loads(done.stdout.splitlines()[-1])
     latencies = tuple(Latency(**row) for row in found.pop("latencies"))
     return BenchmarkReport(path, path.stat().st_size, num_threads, latencies=latencies, **found)

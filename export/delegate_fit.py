@@ -63,13 +63,16 @@ def _keep_dimensions(editor, operator):
     source, *bounds = (int(index) for index in operator.inputs)
     begin, end, _ = (editor.value(index, "INT32") for index in bounds)
     shape, target = _shape(editor.tensor(source)), _shape(editor.tensor(result))
-    is_plain = begin is not None and len(begin) == len(shape) and not (options.ellipsisMask or options.newAxisMask)
+    is_known = begin is not None and end is not None and len(begin) == len(shape)
+    is_plain = is_known and not (options.ellipsisMask or options.newAxisMask)
     if not is_plain or not target or not options.shrinkAxisMask or target.count(-1) > 1:
         return [operator]
     removed = [axis for axis in range(len(shape)) if options.shrinkAxisMask >> axis & 1]
     end, kept = end.copy(), list(target)
     for axis in removed:
         end[axis] = begin[axis] + 1
+        if begin[axis] == -1:  # the last one: −1:0 would be empty
+            options.endMask |= 1 << axis
         kept.insert(axis, 1)
     options.shrinkAxisMask = 0
     name, dtype = "slice", type_name(editor.tensor(source).type)

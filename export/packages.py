@@ -6,13 +6,17 @@ the file with the task through the device runtime, and keeps the report beside i
 
 import json
 import os
+import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from export.recipes import Recipe
-from export.tflite import Artifact, convert
-from export.verification import ParityReport, verify, write_golden
+from export.runtime import load
+from export.tflite import Artifact, convert, write_atomically
+from export.verification import ParityReport, verify
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.task import Task
 
@@ -51,7 +55,7 @@ def write_package(
 
     Args:
         task: The task.
-        directory: Where to; existing files are replaced, each in one step.
+        directory: Where to. Existing files are replaced once the new ones are verified, the model last.
         recipe: As for `convert`.
         lengths: As for `convert`.
         calibration: As for `convert`.
@@ -63,17 +67,45 @@ def write_package(
         >>> print(package.report)  # doctest: +SKIP
     """
     directory = Path(directory)
-    artifact = convert(task, directory / "model.tflite", recipe=recipe, lengths=lengths, calibration=calibration)
+    directory.mkdir(parents=True, exist_ok=True)
     rows = as_rows(list(PROBES) if data is None else data, numeric=getattr(task, "kind", None) == "regression")
-    report = verify(task, artifact, rows)
-    _write_json(directory / "report.json", report.to_dict())
-    pairs = any(pair is not None for pair in rows.pairs)
-    texts = list(zip(rows.texts, rows.pairs, strict=True)) if pairs else rows.texts
-    write_golden(artifact, texts[:_GOLDEN_TEXTS], directory / "golden.json")
-    return Package(artifact, report.check() if check else report)
+    with tempfile.TemporaryDirectory(prefix=".package-", dir=directory) as place:
+        new, path = Path(place), directory / "model.tflite"
+        artifact = convert(task, new / path.name, recipe=recipe, lengths=lengths, calibration=calibration)
+        report = replace(verify(task, artifact, rows, recipe=recipe), path=path)
+        if check:
+            report.check()
+        _write_json(new / "report.json", report.to_dict())
+        pairs = any(pair is not None for pair in rows.pairs)
+        texts = list(zip(rows.texts, rows.pairs, strict=True)) if pairs else rows.texts
+        write_golden(artifact, texts[:_GOLDEN_TEXTS], new / "golden.json")
+        for name in ("report.json", "golden.json", path.name):
+            os.replace(new / name, directory / name)
+    return Package(replace(artifact, path=path), report)
+
+
+def write_golden(file, texts: Sequence, path: str | os.PathLike) -> None:
+    """Inputs and outputs of some texts as JSON, with which an app can test its own tokenizer and interpreter.
+
+    A text that is read in several windows has several rows.
+
+    Example:
+        >>> write_golden("model.tflite", ["wake me at seven"], "golden.json")  # doctest: +SKIP
+    """
+    runtime = load(getattr(file, "path", file))
+    rows = []
+    for text in texts:
+        tokenized, _ = runtime.tokenize(*([text], None) if isinstance(text, str) else ([text[0]], [text[1]]))
+        outputs = runtime.outputs(tokenized)
+        ids, splits, second_begins = tokenized.packed()
+        for row in range(len(tokenized)):
+            token_ids = ids[splits[row] : splits[row + 1]]
+            segments = np.arange(len(token_ids)) >= second_begins[row]
+            numbers = {name: np.asarray(value[row], "float64").round(6).tolist() for name, value in outputs.items()}
+            given = {"token_ids": token_ids.tolist(), "segment_ids": segments.astype(int).tolist()}
+            rows.append({"text": text, **given, "outputs": numbers})
+    _write_json(Path(path), rows)
 
 
 def _write_json(path, value):
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_atomically(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())

@@ -91,9 +91,20 @@ def _matrices(editor):
     found = []
     for operator in editor.graph.operators:
         if (weights := matrix_of(editor, operator)) is not None:
-            index = int(operator.inputs[1])
+            index = _own_tensor(editor, operator)
             found.append((operator, index, editor.tensor(index).buffer, weights))
     return found
+
+
+def _own_tensor(editor, operator):
+    """The tensor of a product's weights; a new one where other ops read it too, as an MLM head shares its table."""
+    index = int(operator.inputs[1])
+    if all(editor.is_op(reader, "FULLY_CONNECTED") for reader in editor.uses(index)):
+        return index
+    tensor = editor.tensor(index)
+    index = editor.add_tensor("matrix", tensor.shape, "FLOAT32", tensor.buffer)
+    operator.inputs = np.array([operator.inputs[0], index, *operator.inputs[2:]], np.int32)
+    return index
 
 
 # === Static: scales are measured beforehand ===

@@ -6,16 +6,25 @@ TensorFlow.
 
 from dataclasses import dataclass
 
+# What matrices are stored as, and what may go into their products.
+_PRODUCTS = {
+    "float32": ("float32",),
+    "float16": ("float32",),
+    "int8": ("dynamic", "int8", "int16"),
+    "int4": ("dynamic",),
+}
+_TABLES, _CALIBRATION = ("float32", "int16", "int8"), ("needed", "optional", "unused")
+
 
 @dataclass(frozen=True)
 class Recipe:
     """What a file stores and computes with.
 
     Args:
-        name: What the file is called by. weights: How matrices are stored: `"float32"`, `"float16"`, `"int8"`,
-        `"int4"`. activations: What the matrix products take: `"float32"`, `"dynamic"` (int8, scaled anew for every
-        token while the
-            model runs), or `"int8"` and `"int16"` with scales that were measured on calibration data.
+        name: What it is called.
+        weights: How matrices are stored: `"float32"`, `"float16"`, `"int8"`, `"int4"`.
+        activations: What the matrix products take: `"float32"`, `"dynamic"` (int8, scaled anew for every token while
+            the model runs), or `"int8"` and `"int16"` with scales that were measured on calibration data.
         tables: How embedding tables are stored: as `"float32"`, or as `"int16"` or `"int8"` with a scale for each row.
         calibration: Whether data is `"needed"`, `"optional"` (a better file with it), or `"unused"`.
         tolerance: How far outputs may be from those of the Keras model: the root mean square of the difference over
@@ -28,6 +37,18 @@ class Recipe:
     tables: str = "float32"
     calibration: str = "unused"
     tolerance: float = 1e-4
+
+    def __post_init__(self):
+        if self.activations not in _PRODUCTS.get(self.weights, ()):
+            known = "; ".join(f"{weights} with {' or '.join(takes)}" for weights, takes in _PRODUCTS.items())
+            raise ValueError(f"weights={self.weights!r} with activations={self.activations!r}: expected {known}.")
+        if self.tables not in _TABLES or self.calibration not in _CALIBRATION:
+            raise ValueError(
+                f"tables={self.tables!r} and calibration={self.calibration!r}: expected one of {', '.join(_TABLES)}, "
+                f"and one of {', '.join(_CALIBRATION)}."
+            )
+        if self.activations in ("int8", "int16") and self.calibration != "needed":
+            raise ValueError(f"activations={self.activations!r} are measured beforehand: pass calibration='needed'.")
 
 
 RECIPES: dict[str, Recipe] = {

@@ -23,14 +23,19 @@ class Runtime:
     """A loaded file; a subclass for each task says what an answer is. `load` finds the right one.
 
     Args:
-        path: The `.tflite` file.
-        metadata: What it says of itself.
+        path: The `.tflite` file, or a directory that has it as `model.tflite`.
+        metadata: What it says of itself; `None` reads it.
         num_threads: Threads of the interpreter.
     """
 
     task: ClassVar[str]
 
-    def __init__(self, path: str | os.PathLike, metadata: FileMetadata, *, num_threads: int = 1):
+    def __init__(self, path: str | os.PathLike, metadata: FileMetadata | None = None, *, num_threads: int = 1):
+        path = _find_file(path)
+        metadata = read_metadata(path) if metadata is None else metadata
+        if metadata.task != self.task:
+            raise ValueError(f"{path} is for the task {metadata.task!r}, not {self.task!r}; open it with load.")
+        self._check(path, metadata)
         self.metadata = metadata
         self._tokenizer = _make_tokenizer(metadata)
         self._special = {name: metadata.vocabulary.index(name) for name in ("[PAD]", "[CLS]", "[SEP]")}
@@ -38,7 +43,7 @@ class Runtime:
 
     def __call__(self, texts: str | tuple[str, str] | Sequence, **options) -> Any:
         """The answer for a text or a pair of texts, or a list of answers for a list of them."""
-        if isinstance(texts, str) or _is_pair(texts):
+        if isinstance(texts, str) or (isinstance(texts, tuple) and _is_pair(texts)):
             return self([texts], **options)[0]
         texts = list(texts)
         if not texts:
@@ -65,6 +70,9 @@ class Runtime:
     def _special_ids(self):
         return {f"{name.strip('[]').lower()}_id": index for name, index in self._special.items()}
 
+    def _check(self, path: Path, metadata: FileMetadata) -> None:
+        """An error where the file, which may come from anywhere, lacks what the answers are made of."""
+
     def _answers(self, outputs: dict[str, np.ndarray], owners: np.ndarray, **options) -> list:
         """The answers, from outputs `[rows, …]` and the text that each row belongs to."""
         raise NotImplementedError
@@ -85,18 +93,31 @@ class Classifier(Runtime):
     """Texts → labels with probabilities, or numbers where the model was trained for regression.
 
     Example:
-        >>> classify = load("model.tflite")  # doctest: +SKIP
+        >>> classify = Classifier("model.tflite")  # doctest: +SKIP
         >>> print(classify("wake me at seven")[0])  # doctest: +SKIP
         set_alarm (98%)
     """
 
     task = "classification"
 
+    def _check(self, path, metadata):
+        outputs = {"single_label": "probabilities", "multi_label": "probabilities", "regression": "class_logits"}
+        output = outputs.get(metadata.kind)
+        if output not in metadata.outputs or (metadata.labels is None) != (metadata.kind == "regression"):
+            raise ValueError(
+                f"{path} has kind {metadata.kind!r}, outputs {list(metadata.outputs)} and "
+                f"{len(metadata.labels or ())} labels, which do not go together; export it again."
+            )
+
     def _answers(self, outputs, owners, *, threshold: float = 0.5):
         kind, labels = self.metadata.kind, self.metadata.labels
         if kind == "regression":
             return [float(value) for value in mean_by_owner(outputs["class_logits"], owners)[:, 0]]
         probabilities = np.asarray(outputs["probabilities"], np.float64)
+        if probabilities.shape[1:] != (len(labels),):
+            raise ValueError(
+                f"The file gives {probabilities.shape[1:]} numbers for {len(labels)} labels; export it again."
+            )
         # The windows of a text share its answer by the mean of their logits, as in Keras. Softmax has lost a constant
         # for each window, and the softmax of the mean loses it again.
         if kind == "multi_label":
@@ -124,21 +145,26 @@ def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
         >>> print(answer("wake me at seven")[0])  # doctest: +SKIP
         set_alarm (98%)
     """
-    path = Path(path)
-    path = path / "model.tflite" if path.is_dir() else path
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")
+    path = _find_file(path)
     metadata = read_metadata(path)
     if metadata.task not in _RUNTIMES:
         raise ValueError(f"{path} is for the task {metadata.task!r}; this version knows {', '.join(_RUNTIMES)}.")
     return _RUNTIMES[metadata.task](path, metadata, num_threads=num_threads)
 
 
+def _find_file(path):
+    path = Path(path)
+    path = path / "model.tflite" if path.is_dir() else path
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")
+    return path
+
+
 # === Texts ===
 
 
-def _is_pair(texts):
-    return isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(text, str) for text in texts)
+def _is_pair(text):
+    return isinstance(text, tuple | list) and len(text) == 2 and all(isinstance(side, str) for side in text)
 
 
 def _split_pairs(texts):
@@ -194,7 +220,11 @@ class _Signatures:
         if missing := set(metadata.signatures) - present:
             raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have.")
         self._lengths, self._runners = metadata.signatures, {}
+        for key, length in self._lengths.items():
+            self._check_length(path, key, length)
         limit = metadata.settings.get("sequence_length", 512)
+        if type(limit) is not int or limit < 3:
+            raise ValueError(f"{path} has sequence_length={limit!r}; expected a number of tokens, 3 or more.")
         self.longest = min(limit, max(length or limit for length in self._lengths.values()))
 
     def run(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
@@ -218,8 +248,16 @@ class _Signatures:
             padding_mask=(places < len(ids)).astype(np.int32),
         )
 
+    def _check_length(self, path, key, length):
+        """An error where metadata and graph differ, which the interpreter would name by the number of a node."""
+        inputs = self._runner(key).get_input_details()
+        shapes = {name: tuple(map(int, details["shape_signature"])) for name, details in inputs.items()}
+        expected = dict.fromkeys(("token_ids", "segment_ids", "padding_mask"), (1, -1 if length is None else length))
+        if shapes != expected:
+            raise ValueError(f"{path}: the signature {key!r} takes {shapes}, not {expected} as its metadata says.")
+
     def _runner(self, key):
-        """Made when first needed, because a signature takes its memory and its time then."""
+        """Its tensors are allocated when it first runs, not here."""
         if key not in self._runners:
             self._runners[key] = self._interpreter.get_signature_runner(key)
         return self._runners[key]

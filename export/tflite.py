@@ -8,6 +8,7 @@ keep more of the model than the converter's own.
 
 import os
 import re
+import secrets
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import keras
 import tensorflow as tf
 
 from export.app_outputs import app_model
-from export.calibration import collect_statistics, rows_of
+from export.calibration import MAX_ROWS, collect_statistics, rows_of
 from export.delegate_fit import fit_delegate
 from export.metadata import add_metadata, describe_task
 from export.op_audit import audit_ops
@@ -136,6 +137,7 @@ def _as_inputs(task_or_model, data, longest):
         return data
     if not isinstance(task_or_model, Task):
         raise ValueError("calibration has texts, but a model has no tokenizer; pass the task, or model inputs.")
+    data = data[:MAX_ROWS]
     texts, pairs = map(list, zip(*data, strict=True)) if is_pairs else (list(data), None)
     length = min(longest or task_or_model.sequence_length, task_or_model.sequence_length)
     return pack(task_or_model.tokenizer, texts, pairs, sequence_length=length)
@@ -203,10 +205,13 @@ def rewrite(content: bytes, recipe: Recipe, calibration: Iterable | None = None)
 def write_atomically(path: Path, content: bytes) -> Path:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)  # gone already where all went well
     return path

@@ -17,7 +17,7 @@ import numpy as np
 IDENTIFIER = b"TFL3"
 
 # What the generated readers raise when offsets lead nowhere.
-_BROKEN = (struct.error, IndexError, TypeError, ValueError, AttributeError, MemoryError, OverflowError)
+_BROKEN = (struct.error, LookupError, TypeError, ValueError, AttributeError, MemoryError, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,12 @@ def put_buffers_inline(content: bytes) -> bytes:
     Files over 2 GB cannot be written so, which no BERT comes near.
     """
     content = _content(content)
-    model = schema().Model.GetRootAs(content, 0)
-    buffers = (model.Buffers(index) for index in range(model.BuffersLength()))
-    return serialize(parse(content)) if any(buffer.Offset() > 1 for buffer in buffers) else content
+    try:
+        model = schema().Model.GetRootAs(content, 0)
+        are_inline = all(model.Buffers(index).Offset() <= 1 for index in range(model.BuffersLength()))
+    except _BROKEN as error:
+        raise ValueError(f"{_name(content)} is damaged or cut short: {error}; copy or export it again.") from error
+    return content if are_inline else serialize(parse(content))
 
 
 def schema():

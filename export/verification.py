@@ -6,8 +6,6 @@ the task's answers: nothing here looks at the converter.
 """
 
 import copy
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,8 +19,8 @@ from export.runtime import load
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.task import Task
 
-# How much of the task's metric a file may lose.
-_MOST_LOST = 0.01
+# How much of the task's metric a file may lose; and, where there are no labels, the share of answers that may change.
+_MOST_LOST, _MOST_CHANGED = 0.01, 0.05
 
 
 class VerificationError(ValueError):
@@ -35,7 +33,8 @@ class ParityReport:
 
     Args:
         path: The file.
-        recipe: The recipe that it was made by, whose tolerance counts.
+        recipe: The recipe that it was made by.
+        tolerance: The largest `relative_error` that the recipe allows.
         examples: How many texts were compared.
         length: The tokens that the file takes; longer texts are cut, or read in windows, as the task says.
         max_error: The largest difference of an output, such as a probability.
@@ -50,6 +49,7 @@ class ParityReport:
 
     path: Path
     recipe: str
+    tolerance: float
     examples: int
     length: int
     max_error: float
@@ -64,11 +64,14 @@ class ParityReport:
     def check(self) -> "ParityReport":
         """Raise a `VerificationError` where the file is not good enough; gives the report back where it is."""
         problems = []
-        tolerance = find_recipe(self.recipe).tolerance
-        if not self.relative_error <= tolerance:
-            problems.append(f"outputs differ by {self.relative_error:.2g} of their size, at most {tolerance} expected")
+        if not self.relative_error <= self.tolerance:
+            problems.append(
+                f"outputs differ by {self.relative_error:.2g} of their size, at most {self.tolerance} expected"
+            )
         if self.keras_score is not None and self.file_score < self.keras_score - self._allowed_loss():
             problems.append(f"{self.metric} falls from {self.keras_score:.4f} to {self.file_score:.4f}")
+        if self.keras_score is None and self.agreement < 1 - max(_MOST_CHANGED, 1.5 / self.examples):
+            problems.append(f"only {self.agreement:.1%} of the answers are the same")
         if self.tokens_differ:
             problems.append(f"{self.tokens_differ} texts are split into other tokens")
         if self.ops.custom_ops:
@@ -119,7 +122,8 @@ def verify(
         file: An `Artifact`, or the path of a `.tflite` file.
         data: Texts or pairs; with labels, anything that `task.evaluate` takes, and the scores are compared too.
         y: The labels of texts.
-        recipe: The recipe whose tolerance counts; by default the artifact's own, or what the file says of itself.
+        recipe: The recipe whose tolerance counts; by default the artifact's own, or what the file says of itself. A
+            file that was made by a `Recipe` of your own needs that here.
         columns: Columns of a file with data, as for `task.evaluate`.
 
     Example:
@@ -140,6 +144,7 @@ def verify(
     return ParityReport(
         path=path,
         recipe=recipe.name,
+        tolerance=recipe.tolerance,
         examples=len(rows),
         length=length,
         ops=audit_ops(path, count_partitions=True),
@@ -188,26 +193,3 @@ def _count_differences(tokenized, owners, others):
         if not np.array_equal(ids[splits[row] : splits[row + 1]], other_ids[other_splits[row] : other_splits[row + 1]])
     ]
     return len(set(owners[rows].tolist()))
-
-
-# === For the app's own tests ===
-
-
-def write_golden(file, texts: Sequence, path: str | os.PathLike) -> None:
-    """Inputs and outputs of some texts as JSON, with which an app can test its own tokenizer and interpreter.
-
-    Example:
-        >>> write_golden("model.tflite", ["wake me at seven"], "golden.json")  # doctest: +SKIP
-    """
-    runtime = load(getattr(file, "path", file))
-    rows = []
-    for text in texts:
-        tokenized, _ = runtime.tokenize(*([text], None) if isinstance(text, str) else ([text[0]], [text[1]]))
-        outputs = runtime.outputs(tokenized)
-        ids, splits, _ = tokenized.packed()
-        numbers = {name: np.asarray(value[0], "float64").round(6).tolist() for name, value in outputs.items()}
-        rows.append({"text": text, "token_ids": ids[: splits[1]].tolist(), "outputs": numbers})
-    path = Path(path)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(rows, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    os.replace(partial, path)

@@ -13,10 +13,12 @@ _HOMES = {
     "BertConfig": "config",
     "BertTokenizer": "tokenizer",
     "Devices": "training.strategy",
+    "EntityTagger": "tasks.tagging",
     "HashDropout": "dropout",
     "Masking": "pretraining.masking",
     "Phase": "training.pretraining_plan",
     "PretrainingPlan": "training.pretraining_plan",
+    "QuestionAnswerer": "tasks.question_answering",
     "RECIPES": "training.recipes",
     "Recipe": "training.recipes",
     "TextClassifier": "tasks.classification",
@@ -39,6 +41,8 @@ _HOMES = {
     "read_examples": "pretraining.corpus",
     "read_glue": "tasks.glue",
     "read_rows": "tasks.rows",
+    "read_squad": "tasks.squad",
+    "read_tagged": "tasks.tagged_rows",
     "save_pretrained": "checkpoint",
     "write_examples": "pretraining.corpus",
     "write_report": "training.pretraining_report",
@@ -48,10 +52,12 @@ __all__ = [
     "BertConfig",
     "BertTokenizer",
     "Devices",
+    "EntityTagger",
     "HashDropout",
     "Masking",
     "Phase",
     "PretrainingPlan",
+    "QuestionAnswerer",
     "Recipe",
     "TextClassifier",
     "TrainingModel",
@@ -74,6 +80,8 @@ __all__ = [
     "read_examples",
     "read_glue",
     "read_rows",
+    "read_squad",
+    "read_tagged",
     "save_pretrained",
     "write_examples",
     "write_report",
@@ -93,8 +101,12 @@ if TYPE_CHECKING:
     from keras_bert.tasks.augmentation import augment
     from keras_bert.tasks.classification import TextClassifier
     from keras_bert.tasks.glue import read_glue
+    from keras_bert.tasks.question_answering import QuestionAnswerer
     from keras_bert.tasks.rows import read_rows
     from keras_bert.tasks.saved_tasks import load_task
+    from keras_bert.tasks.squad import read_squad
+    from keras_bert.tasks.tagged_rows import read_tagged
+    from keras_bert.tasks.tagging import EntityTagger
     from keras_bert.tokenizer import BertTokenizer
     from keras_bert.training.memory import keep_freed_memory
     from keras_bert.training.optimizers import bert_optimizer

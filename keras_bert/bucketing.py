@@ -11,11 +11,12 @@ For the one last batch it can be had (`fill_last`), where compiling a shape cost
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
+from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels, tokenize_texts
 
 __all__ = [
     "TokenizedTexts",
@@ -23,6 +24,7 @@ __all__ = [
     "bucketed_batches",
     "length_sorted_batches",
     "restore_order",
+    "restore_token_order",
     "tokenize_texts",
 ]
 
@@ -108,7 +110,8 @@ def bucketed_batches(
 
     Args:
         tokenized: The texts, none longer than the last boundary.
-        labels: An array `[n, …]`, or a structure of them; `None` gives the inputs alone.
+        labels: An array `[n, …]`, `TokenLabels`, or a structure of them; `None` gives the inputs alone. With
+            `TokenLabels` weights are always given, in the structure of the labels: `[B, T]` for tokens.
         batch_size: The rows of a batch.
         boundaries: The widths, from `bucket_boundaries`.
         shuffle_seed: Mixes rows and buckets; `None` goes bucket by bucket, in the order of the rows.
@@ -138,7 +141,7 @@ def bucketed_batches(
     boundaries = _check(tokenized, batch_size, boundaries)
     if drop_remainder and len(tokenized) < batch_size:
         raise ValueError(f"drop_remainder=True leaves none of {len(tokenized)} rows at batch_size={batch_size}.")
-    if fill_last and sample_weights is None:
+    if sample_weights is None and (fill_last or has_token_labels(labels)):
         sample_weights = np.ones(len(tokenized), np.float32)
     columns = {"labels": labels, "weights": sample_weights}
     columns = {name: check_column(value, len(tokenized), name) for name, value in columns.items() if value is not None}
@@ -222,6 +225,26 @@ def restore_order(outputs: np.ndarray, order: np.ndarray) -> np.ndarray:
     return np.asarray(outputs)[real][np.argsort(order[real])]
 
 
+def restore_token_order(outputs: np.ndarray, order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Outputs for tokens, row after row of `length_sorted_batches`, in the order of the texts again.
+
+    Args:
+        outputs: `[tokens, …]`, without padding.
+        order: The row that each row of the batches was.
+        lengths: The tokens of each row, in the order of the texts.
+
+    Example:
+        >>> restore_token_order(np.array([20, 21, 10]), np.array([1, 0]), np.array([1, 2])).tolist()
+        [10, 20, 21]
+    """
+    if len(outputs) != lengths.sum():
+        raise ValueError(f"There are {len(outputs)} outputs for {lengths.sum()} tokens; pass all, without padding.")
+    begins = np.zeros(len(order), np.int64)
+    begins[order] = np.cumsum(lengths[order]) - lengths[order]
+    within = np.arange(len(outputs)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return outputs[np.repeat(begins, lengths) + within]
+
+
 # === Batches ===
 
 
@@ -243,9 +266,17 @@ def _make_batches(tokenized, rows, widths, columns, fill, full) -> tf.data.Datas
             "segment_ids": tf.cast(is_token & (places >= tf.gather(second_begins, chosen)[:, None]), tf.int32),
             "padding_mask": tf.cast(is_token, tf.int32),
         }
-        taken = tf.nest.map_structure(lambda values: tf.gather(values, chosen), columns)
+
+        def take(values):
+            if not isinstance(values, TokenLabels):
+                return tf.gather(values, chosen)
+            return tf.where(is_token, tf.gather(values.values, tf.where(is_token, starts + places, 0)), -1)
+
+        taken = tf.nest.map_structure(take, columns)
         if fill and "weights" in taken:
             taken["weights"] = tf.where(is_real, taken["weights"], 0.0)
+        if has_token_labels(columns.get("labels")):
+            taken = _weigh_tokens(columns["labels"], **taken)
         return (inputs, *(taken[name] for name in ("labels", "weights") if name in taken)) if taken else inputs
 
     plan = tf.data.Dataset.from_tensor_slices((rows, widths.astype(np.int32)))
@@ -268,8 +299,33 @@ def _check(tokenized, batch_size, boundaries):
     return boundaries
 
 
+def _weigh_tokens(kinds, labels, weights):
+    """Labels and weights in one structure: tokens without a label count 0, and a chain by its labelled tokens."""
+
+    def weigh(kind, values):
+        if not isinstance(kind, TokenLabels):
+            return values, weights
+        labelled = tf.cast(values >= 0, tf.float32)  # [B, T]
+        if kind.chained:
+            return values, weights * tf.reduce_sum(labelled, axis=1)
+        return tf.maximum(values, 0), weights[:, None] * labelled
+
+    pairs = [weigh(*both) for both in zip(tf.nest.flatten(kinds), tf.nest.flatten(labels), strict=True)]
+    parts = (tf.nest.pack_sequence_as(kinds, part) for part in zip(*pairs, strict=True))
+    return dict(zip(("labels", "weights"), parts, strict=True))
+
+
+def has_token_labels(labels) -> bool:
+    """Whether a structure of labels has some for tokens."""
+    return any(isinstance(part, TokenLabels) for part in tf.nest.flatten(labels))
+
+
 def check_column(values, rows, name):
     def convert(array):
+        if isinstance(array, TokenLabels):
+            if len(array) != rows or len(array.values) != array.splits[-1]:
+                raise ValueError(f"{name} are for {len(array)} rows of tokens, the texts {rows}; expected as many.")
+            return replace(array, values=tf.constant(array.values, tf.int32))
         array = tf.convert_to_tensor(array, tf.float32) if name == "weights" else tf.convert_to_tensor(array)
         if not array.shape.rank or array.shape[0] != rows:
             raise ValueError(f"{name} has shape {array.shape}, the texts {rows} rows; expected one of {name} each.")

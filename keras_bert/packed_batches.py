@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.bucketing import check_column
-from keras_bert.tokenized_texts import TokenizedTexts
+from keras_bert.bucketing import check_column, has_token_labels
+from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels
 
 # === Shapes ===
 
@@ -86,7 +86,7 @@ def packed_batches(
 
     Args:
         tokenized: The texts.
-        labels: An array `[n, …]`, or a structure of them.
+        labels: An array `[n, …]`, `TokenLabels`, or a structure of them.
         batch_size: B, the texts of a batch.
         shape: From `packed_shape`. A batch that chance has made larger gets more rows.
         seed: Of the order.
@@ -97,7 +97,7 @@ def packed_batches(
     Returns:
         A dataset of `(inputs, labels, weights)`. The inputs are `token_ids`, `segment_ids`, `padding_mask` (0, or the
         number of the text in its batch), int32 `[R, T]`, and `example_starts`, int32 `[B]`: where in the flattened rows
-        each text begins.
+        each text begins. Labels for tokens are int32 `[R, T]`; weights then have the structure of the labels.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -118,6 +118,8 @@ def packed_batches(
         "labels": check_column(labels, len(tokenized), "labels"),
         "weights": check_column(sample_weights, len(tokenized), "weights"),
     }
+    if any(isinstance(part, TokenLabels) and part.chained for part in tf.nest.flatten(columns["labels"])):
+        raise ValueError("Labels that are taken as a chain cannot share a row with another text: use bucketed_batches.")
     plans = [_plan_epoch(lengths, batch_size, shape, seed, number) for number in range(epoch, epoch + epochs)]
     members, starts, rows = (np.concatenate(parts) for parts in zip(*plans, strict=True))
     return _make_batches(tokenized, members, starts, rows, shape.width, columns)
@@ -192,7 +194,7 @@ def _make_batches(tokenized, members, starts, rows, width, columns):
 
         def spread(values, nothing=0):
             empty = tf.fill([rows * width], nothing)
-            full = tf.tensor_scatter_nd_update(empty, places, tf.cast(values, tf.int32))
+            full = tf.tensor_scatter_nd_update(empty, places, tf.cast(values, empty.dtype))
             return tf.ensure_shape(tf.reshape(full, [rows, width]), [None, width])
 
         inputs = {
@@ -201,8 +203,20 @@ def _make_batches(tokenized, members, starts, rows, width, columns):
             "padding_mask": spread(owner + 1),
             "example_starts": tf.cast(starts, tf.int32),
         }
-        taken = tf.nest.map_structure(lambda values: tf.gather(values, chosen), columns)
-        return inputs, taken["labels"], tf.where(is_real, taken["weights"], 0.0)
+        weights = tf.where(is_real, tf.gather(columns["weights"], chosen), 0.0)
+
+        def take(values):
+            """Labels and what they count: of the texts `[B]`, or of all places in the rows."""
+            if not isinstance(values, TokenLabels):
+                return tf.gather(values, chosen), weights
+            values = tf.gather(values.values, tf.gather(begins, owner) + within)
+            counted = tf.where(values >= 0, tf.gather(weights, owner), 0.0)
+            return spread(tf.maximum(values, 0)), spread(counted, 0.0)
+
+        if not has_token_labels(columns["labels"]):
+            return inputs, tf.nest.map_structure(lambda values: take(values)[0], columns["labels"]), weights
+        pairs = [take(values) for values in tf.nest.flatten(columns["labels"])]
+        return inputs, *(tf.nest.pack_sequence_as(columns["labels"], part) for part in zip(*pairs, strict=True))
 
     plan = tf.data.Dataset.from_tensor_slices((members, starts, rows.astype(np.int32)))
     return plan.map(make, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

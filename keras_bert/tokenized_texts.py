@@ -1,8 +1,9 @@
 """Texts → ids that stay in memory: what a fine-tuning set is after its one pass through the tokenizer.
 
-Takes a tokenizer and texts or pairs of texts, gives `TokenizedTexts`: flat int32 arrays that can be trimmed, cut into
-windows, picked from and packed, all rows at a time. A room of its own because it is NumPy over a whole set, where
-`packing.py` is a graph over a batch; both pack and trim alike, and a test holds that.
+Takes a tokenizer and texts, pairs of texts or lists of words, gives `TokenizedTexts`: flat int32 arrays that can be
+trimmed, cut into windows, picked from and packed, all rows at a time; `TokenLabels` stand beside them. A room of its
+own because it is NumPy over a whole set, where `packing.py` is a graph over a batch; both pack and trim alike, and a
+test holds that.
 """
 
 from collections.abc import Sequence
@@ -177,6 +178,37 @@ class TokenizedTexts:
         return replace(self, **cut)
 
 
+@dataclass(frozen=True, eq=False)
+class TokenLabels:
+    """A class for each token of packed rows, in the order of `TokenizedTexts.packed`.
+
+    Args:
+        values: int32 `[tokens]`, all rows one after the other; −1 for tokens that no loss looks at (special ones, all
+            but the first piece of a word).
+        splits: Where each row begins and ends.
+        chained: Whether the loss takes the labels of a row together (a CRF): they then keep their −1, a row counts by
+            its labelled tokens, and no two texts may share a row.
+
+    Example:
+        >>> labels = TokenLabels(np.array([-1, 2, -1, -1, 0, 1, -1]), np.array([0, 3, 7]))
+        >>> len(labels), labels[[1]].values.tolist()
+        (2, [-1, 0, 1, -1])
+    """
+
+    values: np.ndarray
+    splits: np.ndarray
+    chained: bool = False
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def __getitem__(self, rows) -> "TokenLabels":
+        """Some of the rows, in the order given."""
+        rows = np.asarray(rows, np.int64)
+        lengths = np.diff(self.splits)[rows]
+        return replace(self, values=self.values[_places(self.splits[rows], lengths)], splits=_splits(lengths))
+
+
 def tokenize_texts(
     tokenizer: "BertTokenizer", texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch: int = 8192
 ) -> TokenizedTexts:
@@ -201,6 +233,38 @@ def tokenize_texts(
         )
     special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
     return TokenizedTexts(first_ids, first_splits, second_ids, second_splits, **special)
+
+
+def tokenize_words(
+    tokenizer: "BertTokenizer", sentences: Sequence[Sequence[str]], *, batch: int = 8192
+) -> tuple[TokenizedTexts, np.ndarray]:
+    """Tokenize texts that are cut into words already, each word by itself, so that words and pieces stay aligned.
+
+    Args:
+        tokenizer: A `BertTokenizer`.
+        sentences: The words of each text.
+        batch: How many words go through the graph at a time.
+
+    Returns:
+        The texts, and for each word of all texts the place of its first piece in `first_ids`; −1 for a word that the
+        tokenizer turns into nothing, such as a control character.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "c"])
+        >>> tokenized, first_pieces = tokenize_words(tokenizer, [["ab", "\x00", "c"], ["a"]])
+        >>> tokenized.first_ids.tolist(), first_pieces.tolist()
+        ([4, 5, 6, 4], [0, -1, 2, 3])
+    """
+    numbers: dict[str, int] = {}  # words repeat: each goes through the tokenizer once
+    chosen = [numbers.setdefault(word, len(numbers)) for words in sentences for word in words]
+    chosen = np.array(chosen, np.int64)
+    ids, splits = _tokenize(tokenizer, list(numbers), "words", batch) if numbers else (np.zeros(0, np.int32), [0])
+    begins, sizes = np.asarray(splits)[:-1][chosen], np.diff(splits)[chosen]
+    word_splits = _splits([len(words) for words in sentences])
+    pieces = _splits(sizes)
+    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    tokenized = TokenizedTexts(ids[_places(begins, sizes)], pieces[word_splits], **special)
+    return tokenized, np.where(sizes > 0, pieces[:-1], -1)
 
 
 def _tokenize(tokenizer, texts, name, batch):

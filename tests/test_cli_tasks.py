@@ -92,3 +92,48 @@ def test_without_validation_a_tenth_is_held_out(finetuned, capsys, tmp_path):
     assert main([*command, *flags.split()]) == 0
     printed = capsys.readouterr().out
     assert "16 of 160 rows are held out" in printed and "1 dropped" in printed and "seed 3" in printed
+
+
+# === Other tasks ===
+
+
+def test_entities_from_a_file_to_answers(tmp_path, capsys):
+    sentences = [["the", "film", "was", "good"], ["a", "dull", "plot"], ["it", "is", "the", "cast"]] * 30
+    names = {"film": "B-THING", "plot": "B-THING", "cast": "B-THING"}
+    lines = ["\n".join(f"{word}\t{names.get(word, 'O')}" for word in words) + "\n" for words in sentences]
+    data = tmp_path / "train.conll"
+    data.write_text("\n".join(lines), encoding="utf-8")
+    command = [
+        "finetune",
+        str(data),
+        str(tmp_path / "model"),
+        "--task",
+        "tagging",
+        "--model",
+        str(pretrained_directory()),
+    ]
+    flags = "--learning-rate 3e-3 --epochs 8 --batch-size 8 --sequence-length 32 --json --debug"
+    assert main([*command, *flags.split()]) == 0
+    assert json.loads(capsys.readouterr().out)["f1"] > 0.9
+    assert main(["predict", str(tmp_path / "model"), "The plot was bad", "--json"]) == 0
+    (answer,) = json.loads(capsys.readouterr().out)["answers"]
+    assert [(one["text"], one["label"], one["start"]) for one in answer] == [("plot", "THING", 4)]
+    assert main(["evaluate", str(tmp_path / "model"), str(data), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["f1"] > 0.9
+
+
+def test_questions_from_a_file_to_answers(tmp_path, capsys):
+    texts = [("film was", "the film was good and very fine"), ("plot is", "it is a plot is dull and the cast is poor")]
+    rows = [
+        {"question": question, "context": context, "answers": ["good" if "good" in context else "dull"]}
+        for question, context in texts * 20
+    ]
+    data = tmp_path / "train.jsonl"
+    data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    command = ["finetune", str(data), str(tmp_path / "model"), "--task", "question_answering"]
+    flags = "--learning-rate 2e-3 --epochs 6 --batch-size 8 --sequence-length 32 --json --debug"
+    assert main([*command, "--model", str(pretrained_directory()), *flags.split()]) == 0
+    assert json.loads(capsys.readouterr().out)["f1"] > 0.9
+    (tmp_path / "ask.txt").write_text("\t".join(texts[0]) + "\n", encoding="utf-8")
+    assert main(["predict", str(tmp_path / "model"), "--input", str(tmp_path / "ask.txt"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["answers"][0]["text"] == "good"

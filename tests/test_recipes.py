@@ -130,6 +130,19 @@ def test_weights_are_stored_once_and_small(converted):
         assert set(signature.outputs) == {"class_logits", "token_logits"}
 
 
+def test_a_table_that_is_also_a_matrix(tmp_path):
+    """The MLM head multiplies by the token table: what one becomes must not change the other."""
+    model = bert_model(CONFIG, "masked_lm", seed=0)
+    plain = export.convert(model, tmp_path / "model.tflite", recipe="float32", lengths=16).path.read_bytes()
+    inputs = rows(1, seed=2)
+    is_token = inputs["padding_mask"].astype(bool)
+    expected = model(inputs, training=False)["mlm_logits"].numpy()[is_token]
+    for name, recipe in RECIPES.items():
+        content = rewrite(plain, recipe, [rows(32, seed=1)])
+        answer = Interpreter(model_content=content).get_signature_runner("length_16")(**inputs)["mlm_logits"]
+        assert relative_error(answer[is_token], expected) < LARGEST_ERROR[name], name
+
+
 def test_recipes_are_values():
     assert list(RECIPES) == list(LARGEST_ERROR)
     assert find_recipe("weight_int4") is RECIPES["weight_int4"]
@@ -137,6 +150,21 @@ def test_recipes_are_values():
     assert all(LARGEST_ERROR[name] < recipe.tolerance for name, recipe in RECIPES.items())
     with pytest.raises(ValueError, match="recipe='int3' is unknown; choose one of float32, float16"):
         find_recipe("int3")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"weights": "int3"}, "weights='int3' with activations='float32': expected float32 with float32;"),
+        ({"weights": "int4"}, "weights='int4' with activations='float32'"),
+        ({"tables": "int4"}, "tables='int4'"),
+        ({"calibration": "maybe"}, "calibration='maybe'"),
+        ({"weights": "int8", "activations": "int8"}, "pass calibration='needed'"),
+    ],
+)
+def test_a_recipe_that_means_nothing_is_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        Recipe("mine", **changes)
 
 
 def test_rounding_with_data_loses_less():

@@ -1,5 +1,6 @@
 """The device runtime: a `.tflite` file alone gives the answers of `predict`, and bad files and texts clear words."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 import export
 from export.metadata import add_metadata, describe_task
-from export.runtime import load
+from export.metadata_archive import append_files, read_files
+from export.runtime import Classifier, load
 from keras_bert.tasks.classification import TextClassifier
 from keras_bert.weight_copying import copy_weights
 from tests.tiny_tasks import CONFIG, pretrained_directory, reviews
@@ -55,13 +57,15 @@ def test_answers_are_those_of_predict(exported):
     answer = load(path)
     assert_same_answers(answer(TEXTS), task.predict(TEXTS))
     assert_same_answers(answer(PAIRS), task.predict(PAIRS))
-    assert_same_answers([answer(TEXTS[0]), answer(PAIRS[0])], [task.predict(TEXTS[0]), task.predict(PAIRS[:1])[0]])
+    assert_same_answers(answer([list(pair) for pair in PAIRS]), task.predict(PAIRS))
+    assert_same_answers([answer(TEXTS[0]), answer(PAIRS[0])], [task.predict(TEXTS[0]), task.predict(PAIRS[0])])
     assert answer([]) == []
 
 
 def test_a_directory_is_opened_by_its_model(exported):
     task, path = exported
-    assert_same_answers([load(path.parent)("a fine film")], [task.predict("a fine film")])
+    for answer in (load(path.parent), Classifier(path)):
+        assert_same_answers([answer("a fine film")], [task.predict("a fine film")])
 
 
 @pytest.mark.filterwarnings("ignore:.*texts were cut")
@@ -107,6 +111,33 @@ def test_files_that_cannot_be_used(exported, tmp_path):
         (tmp_path / name).write_bytes(damaged)
         with pytest.raises(ValueError, match=name):
             load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"settings": {"sequence_length": "32"}}, "sequence_length='32'; expected a number"),
+        ({"settings": {"sequence_length": -5}}, "sequence_length=-5; expected a number"),
+        ({"signatures": {"length_8": 20, "length_32": 32}}, "the signature 'length_8' takes"),
+        ({"signatures": {"length_32": None}}, "the signature 'length_32' takes"),
+        ({"signatures": {"length_9": 9}}, "which it does not have"),
+        ({"kind": "juggling"}, "do not go together"),
+        ({"kind": "regression"}, "do not go together"),
+        ({"outputs": ["class_logits"]}, "do not go together"),
+        ({"labels": None}, "do not go together"),
+        ({"labels": b"bad\nfine\n"}, "numbers for 2 labels"),
+    ],
+)
+def test_a_file_that_does_not_say_the_truth_of_itself(exported, tmp_path, changes, message):
+    content = exported[1].read_bytes()
+    files = read_files(content, dict.fromkeys(("keras_bert_task.json", "vocab.txt", "labels.txt"), 1 << 20))
+    labels = changes.get("labels", files.pop("labels.txt"))
+    about = json.loads(files["keras_bert_task.json"]) | {key: changes[key] for key in changes if key != "labels"}
+    files["keras_bert_task.json"] = json.dumps(about).encode()
+    path = tmp_path / "lies.tflite"
+    path.write_bytes(append_files(content, files if labels is None else files | {"labels.txt": labels}))
+    with pytest.raises(ValueError, match=message):
+        load(path)("a fine film")
 
 
 def test_a_task_that_this_version_does_not_know(exported, tmp_path):

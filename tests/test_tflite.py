@@ -67,6 +67,18 @@ def test_strings_go_in_where_the_tokenizer_ops_are_linked(task, tmp_path):
         np.testing.assert_allclose(answer, expected, atol=1e-6)
 
 
+def test_slices_from_the_end_are_those_of_keras(task, tmp_path):
+    states = task.model.get_layer("pooler").input
+    model = keras.Model(task.model.input, {"last": states[:, -1], "before": states[:, -2], "inner": states[:, 1:-1]})
+    inputs = {name: value.numpy() for name, value in pack(task.tokenizer, TEXTS[:1], sequence_length=8).items()}
+    expected = model(inputs, training=False)
+    for lengths, key in ((8, "length_8"), ("dynamic", "dynamic")):
+        path = export.convert(model, tmp_path / "model.tflite", recipe="float32", lengths=lengths).path
+        answers = Interpreter(str(path)).get_signature_runner(key)(**inputs)
+        for name, answer in answers.items():
+            np.testing.assert_allclose(answer, expected[name], atol=1e-5)
+
+
 # === Errors ===
 
 

@@ -8,8 +8,9 @@ import pytest
 
 import export
 from export.benchmarking import benchmark
-from export.packages import write_package
-from export.verification import VerificationError, verify, write_golden
+from export.packages import write_golden, write_package
+from export.recipes import RECIPES, Recipe
+from export.verification import VerificationError, verify
 from keras_bert.cli import main
 from tests.test_runtime import TEXTS, new_classifier
 from tests.tiny_tasks import reviews
@@ -57,6 +58,8 @@ def test_each_reason_is_named(exported):
         dataclasses.replace(report, tokens_differ=3).check()
     with pytest.raises(VerificationError, match="FlexErf"):
         dataclasses.replace(report, ops=dataclasses.replace(report.ops, custom_ops=("FlexErf",))).check()
+    with pytest.raises(VerificationError, match=r"only 90\.0%"):
+        dataclasses.replace(report, keras_score=None, file_score=None, agreement=0.9).check()
     one_answer = dataclasses.replace(report, file_score=report.keras_score - 1 / report.examples)
     assert one_answer.check()
 
@@ -81,7 +84,7 @@ def test_golden_answers_are_what_the_file_gives(exported, tmp_path):
     write_golden(artifact, ["the film was great", ("a film", "a plot")], tmp_path / "golden.json")
     single, pair = json.loads((tmp_path / "golden.json").read_text())
     assert task.tokenizer.vocabulary[single["token_ids"][1]] == "the" and len(single["token_ids"]) == 6
-    assert len(pair["token_ids"]) == 7
+    assert len(pair["token_ids"]) == 7 and pair["segment_ids"] == [0, 0, 0, 0, 1, 1, 1]
     expected = {label.name: label.probability for label in task.predict("the film was great")}
     np.testing.assert_allclose(single["outputs"]["probabilities"], [expected[name] for name in task.labels], atol=1e-5)
 
@@ -103,12 +106,28 @@ def test_a_package_is_verified_before_it_counts(tmp_path):
     assert json.loads((tmp_path / "report.json").read_text())["agreement"] == package.report.agreement
 
 
+def test_a_recipe_of_ones_own_has_its_own_tolerance(tmp_path):
+    coarse = Recipe("coarse", weights="int8", activations="dynamic", tolerance=1e-9)
+    with pytest.raises(VerificationError, match="coarse.*at most 1e-09 expected"):
+        write_package(new_classifier(), tmp_path, recipe=coarse, lengths=8)
+
+
+def test_a_package_that_fails_leaves_the_one_before(tmp_path):
+    task = new_classifier()
+    write_package(task, tmp_path, recipe="float32", lengths=8)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    strict = dataclasses.replace(RECIPES["dynamic_int8"], tolerance=1e-9)
+    with pytest.raises(VerificationError, match="outputs differ"):
+        write_package(task, tmp_path, recipe=strict, lengths=8)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_the_commands(tmp_path, capsys):
     task = new_classifier()
     task.save(tmp_path / "task")
     lines = [f"{text}\t{label}" for text, label in zip(DATA, CLASSES, strict=True)]
     data = tmp_path / "dev.tsv"
-    data.write_text("\n".join(["text\tlabel", *lines]) + "\n", encoding="utf-8")
+    data.write_text("\n".join(["sentence\tlabel", *lines]) + "\n", encoding="utf-8")
     out = tmp_path / "out"
     command = [
         "export",
@@ -120,13 +139,18 @@ def test_the_commands(tmp_path, capsys):
         "float32",
         "--data",
         str(data),
+        "--text",
+        "sentence",
     ]
     assert main([*command, "--debug"]) == 0
     assert "agreement       100.00%" in capsys.readouterr().out
-    assert main(["verify", str(tmp_path / "task"), str(out / "model.tflite"), "--data", str(data), "--json"]) == 0
+    files = [str(tmp_path / "task"), str(out / "model.tflite")]
+    assert main(["verify", *files, "--data", str(data), "--text", "sentence", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["agreement"] == 1.0
     assert main(["benchmark", str(out / "model.tflite"), "--repeats", "2", "--json"]) == 0
     assert [row["length"] for row in json.loads(capsys.readouterr().out)["latencies"]] == [8, 32]
+    assert main(["benchmark", str(out / "model.tflite"), "--lengths", "short"]) == 1
+    assert "--lengths 'short': expected numbers" in capsys.readouterr().err
     assert main([*command[:3], "--format", "onnx"]) == 1
     assert "onnx" in capsys.readouterr().err
     assert main([*command[:3], "--recipe", "static_int8"]) == 1

@@ -285,7 +285,7 @@ def test_page_takes_other_files_and_says_what_is_wrong(golden, site, driver, tas
     dynamic = tmp_path / "dynamic.tflite"
     dynamic.write_bytes(say_dynamic(classifier.read_bytes()))
     settings = {"sequence_length": 16, "long_texts": "windows"}
-    path = write(tmp_path / "int8.tflite", task, recipe="dynamic_int8", lengths=(8, 16), settings=settings)
+    path = write(tmp_path / "int8.tflite", task, recipe="dynamic_int8", lengths=(8, 32), settings=settings)
     files = [tmp_path / "cut.tflite", tmp_path / "other.tflite", dynamic, path]
     texts = page_texts(golden)
     seen = use_page(site, driver, texts=texts, files=list(map(str, files)))

@@ -78,14 +78,17 @@ def main(arguments=None):
     if bool(options.texts) == bool(options.pair) or len(options.pair) % 2:
         parser.error("pass texts, or --pair twice for each pair of texts")
     rows = options.texts or list(zip(options.pair[::2], options.pair[1::2], strict=True))
-    with grpc.insecure_channel(options.server) as channel:
-        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
-        if options.ranked:
-            answers = classify(stub, options.model, rows, options.signature)
-            answers = [", ".join(f"{label} ({score:.0%})" for label, score in ranked) for ranked in answers]
-        else:
-            outputs = predict(stub, options.model, rows, options.signature)
-            answers = [describe(outputs, row) for row in range(len(rows))]
+    try:
+        with grpc.insecure_channel(options.server) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            if options.ranked:
+                answers = classify(stub, options.model, rows, options.signature)
+                answers = [", ".join(f"{label} ({score:.0%})" for label, score in ranked) for ranked in answers]
+            else:
+                outputs = predict(stub, options.model, rows, options.signature)
+                answers = [describe(outputs, row) for row in range(len(rows))]
+    except grpc.RpcError as error:
+        raise SystemExit(f"{options.server} answered {error.code().name}: {error.details()}") from None
     titles = [row if isinstance(row, str) else " | ".join(row) for row in rows]
     for title, answer in zip(titles, answers, strict=True):
         print(f"{title:<{max(map(len, titles))}}  {answer}")

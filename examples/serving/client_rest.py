@@ -46,6 +46,8 @@ def _post(url, body):
             return json.load(response)
     except urllib.error.HTTPError as error:
         raise SystemExit(f"{url} answered {error.code}: {error.read().decode(errors='replace')}") from None
+    except urllib.error.URLError as error:
+        raise SystemExit(f"{url} cannot be reached: {error.reason}") from None
 
 
 def describe(answer):

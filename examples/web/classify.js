@@ -10,6 +10,7 @@ import { readMetadata } from "./metadata.js";
 import { UnicodeTables, WordPiece } from "./wordpiece.js";
 
 const TINY = 2 ** -126; // the least float32 of full precision, so that no logarithm is infinite
+const NEAREST_TO_ONE = 2 ** -24; // how near float32 comes to 1 from below
 
 export class TextClassifier {
   /**
@@ -35,7 +36,7 @@ export class TextClassifier {
     this.about = about;
     this.vocabulary = vocabulary;
     this.lengths = Object.entries(about.signatures).sort((a, b) => a[1] - b[1]); // shortest first
-    this.longest = this.lengths.at(-1)[1];
+    this.longest = Math.min(this.lengths.at(-1)[1], about.settings.sequence_length ?? 512); // as the task was told
     this.tokenizer = new WordPiece(vocabulary, new UnicodeTables(unicodeTables), about.tokenizer);
     const id = (token) => this.tokenizer.ids.get(token);
     [this.padId, this.clsId, this.sepId] = [id("[PAD]"), id("[CLS]"), id("[SEP]")];
@@ -84,7 +85,7 @@ export class TextClassifier {
 /** The windows of a text share its answer by the mean of their logits. */
 function joinWindows(rows, kind) {
   const isMulti = kind === "multi_label";
-  const logit = (p) => Math.log(Math.max(p, TINY)) - (isMulti ? Math.log(Math.max(1 - p, TINY)) : 0);
+  const logit = (p) => Math.log(Math.max(p, TINY)) - (isMulti ? Math.log(Math.max(1 - p, NEAREST_TO_ONE)) : 0);
   const means = rows[0].map((_, label) => rows.reduce((sum, row) => sum + logit(row[label]), 0) / rows.length);
   if (isMulti) return means.map((mean) => 1 / (1 + Math.exp(-mean)));
   const most = Math.max(...means); // softmax; it loses the constant that it lost in each window

@@ -1,5 +1,6 @@
 """`keras-bert benchmark`: a `.tflite` file → its size, its latency by length, its memory."""
 
+from export.cli.texts import read_lengths
 from keras_bert.cli.words import add_command
 
 
@@ -16,7 +17,7 @@ def run(arguments) -> dict:
     """Measure how large, how fast and how hungry an exported file is, in a process without TensorFlow."""
     from export.benchmarking import benchmark
 
-    lengths = None if arguments.lengths is None else [int(word) for word in arguments.lengths.split(",")]
+    lengths = None if arguments.lengths is None else read_lengths(arguments.lengths)
     report = benchmark(arguments.file, lengths=lengths, num_threads=arguments.threads, repeats=arguments.repeats)
     if arguments.json:
         return report.to_dict()

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from export.cli.texts import read_examples, read_lengths, read_texts
+from keras_bert.cli.data import add_data_arguments
 from keras_bert.cli.words import add_command
 
 FORMATS = ("tflite", "saved_model")
@@ -21,6 +23,10 @@ def add(commands) -> None:
     command.add_argument("--calibration", metavar="FILE", help="texts like those of the app, one a line or a table")
     command.add_argument("--data", metavar="FILE", help="labelled texts that the file is verified with")
     command.add_argument("--version", type=int, default=1, help="of the SavedModel (default: %(default)s)")
+    command.add_argument(
+        "--cut-long-texts", action="store_true", help="serve a model that reads windows with texts cut instead"
+    )
+    add_data_arguments(command.add_argument_group("columns of both files"))
 
 
 def run(arguments) -> dict:
@@ -36,7 +42,14 @@ def run(arguments) -> dict:
     if "saved_model" in formats:
         from export.saved_model import save_serving
 
-        artifact = save_serving(task, arguments.output / "serving", version=arguments.version)
+        name = arguments.output.resolve().name  # what requests call the model
+        artifact = save_serving(
+            task,
+            arguments.output / "serving",
+            version=arguments.version,
+            name=name,
+            long_texts="cut" if arguments.cut_long_texts else None,
+        )
         if not arguments.json:
             print(artifact)
         written["saved_model"] = str(artifact.path)
@@ -50,34 +63,10 @@ def _write_tflite(task, arguments):
         task,
         arguments.output,
         recipe=arguments.recipe,
-        lengths=_lengths(arguments.lengths or str(min(128, task.sequence_length))),
-        calibration=None if arguments.calibration is None else read_texts(arguments.calibration),
-        data=arguments.data,
+        lengths=read_lengths(arguments.lengths or str(min(128, task.sequence_length))),
+        calibration=None if arguments.calibration is None else read_texts(arguments, arguments.calibration),
+        data=None if arguments.data is None else read_examples(arguments, arguments.data, task),
     )
     if not arguments.json:
         print(package.report)
     return {"tflite": str(package.artifact.path), "bytes": package.artifact.num_bytes}
-
-
-def _lengths(words):
-    if words == "dynamic":
-        return None
-    try:
-        return tuple(int(word) for word in words.split(","))
-    except ValueError:
-        raise ValueError(f"--lengths {words!r}: expected numbers with commas between, or dynamic.") from None
-
-
-def read_texts(path):
-    """Texts from a table with a text column, or one a line from a .txt file."""
-    from keras_bert.tasks.rows import read_rows
-
-    if Path(path).suffix == ".txt":
-        lines = Path(path).read_text(encoding="utf-8").splitlines()
-        texts = [line for line in lines if line.strip()]
-        if not texts:
-            raise ValueError(f"{path} has no texts; expected one a line.")
-        return texts
-    rows = read_rows(path)
-    has_pairs = any(pair is not None for pair in rows.pairs)
-    return list(zip(rows.texts, rows.pairs, strict=True)) if has_pairs else rows.texts

@@ -1,5 +1,7 @@
 """`keras-bert verify`: a fine-tuned model and its file → how far they agree; exit code 1 where that is not enough."""
 
+from export.cli.texts import read_examples
+from keras_bert.cli.data import add_data_arguments
 from keras_bert.cli.words import add_command
 
 
@@ -10,16 +12,17 @@ def add(commands) -> None:
     command.add_argument("file", metavar="FILE", help="a file that export wrote")
     command.add_argument("--data", metavar="DATA", required=True, help="texts, with labels or one a line (.txt)")
     command.add_argument("--recipe", help="whose tolerance counts (default: the file's own)")
+    add_data_arguments(command.add_argument_group("columns of DATA"))
 
 
 def run(arguments) -> dict:
     """Compare an exported file with the model that it was made from."""
-    from export.cli.export import read_texts
     from export.verification import verify
     from keras_bert.tasks.saved_tasks import load_task
 
-    data = read_texts(arguments.data) if arguments.data.endswith(".txt") else arguments.data
-    report = verify(load_task(arguments.model), arguments.file, data, recipe=arguments.recipe)
+    task = load_task(arguments.model)
+    data = read_examples(arguments, arguments.data, task)
+    report = verify(task, arguments.file, data, recipe=arguments.recipe)
     if not arguments.json:
         print(report)
     report.check()

@@ -9,9 +9,9 @@ from pathlib import Path
 
 def add_data_arguments(group) -> None:
     """The flags that say which columns of a file count."""
-    group.add_argument("--text", default="text", help="column of the text, a name or a number (default: %(default)s)")
+    group.add_argument("--text", help="column of the text, a name or a number (default: text)")
     group.add_argument("--pair", help="column of the second text, where there is one")
-    group.add_argument("--label", default="label", help="column of the label (default: %(default)s)")
+    group.add_argument("--label", help="column of the label (default: label)")
     group.add_argument("--label-separator", metavar="CHARACTER", help="between the labels of a row with several")
     group.add_argument(
         "--glue", metavar="TASK", help="read official GLUE files instead, such as SST-2; DATA is their directory"
@@ -25,9 +25,11 @@ def read_labelled(arguments, path: str | Path, split: str, *, numeric: bool = Fa
 
     if arguments.glue:
         return read_glue(arguments.glue, path, split)
-    columns = {name: _column(getattr(arguments, name)) for name in ("text", "pair", "label")}
+    columns = read_columns(arguments, "text", "pair", "label")
     return read_rows(path, numeric=numeric, label_separator=arguments.label_separator, **columns)
 
 
-def _column(name):
-    return int(name) if name is not None and name.isdigit() else name
+def read_columns(arguments, *names: str) -> dict:
+    """The columns that were named, as numbers where they are numbers; those that were not are left out."""
+    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    return {name: int(column) if column.isdigit() else column for name, column in given.items()}

@@ -4,7 +4,8 @@ import json
 import os
 from pathlib import Path
 
-from keras_bert.cli.data import add_data_arguments, read_labelled
+from keras_bert.cli.data import add_data_arguments
+from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
 
 
@@ -12,7 +13,7 @@ def add(commands) -> None:
     """The command and its arguments."""
     command = add_command(commands, "evaluate", run, example="sentiment/ test.tsv --output results.json --plots plots/")
     command.add_argument("model", help="a directory that finetune wrote")
-    command.add_argument("data", metavar="DATA", help="a .tsv, .csv or .jsonl file with labelled texts")
+    command.add_argument("data", metavar="DATA", help="labelled texts, in a form that finetune takes")
     command.add_argument("--split", default="dev", help="with --glue: which split (default: %(default)s)")
     command.add_argument("--output", type=Path, help="write the numbers here, as JSON")
     command.add_argument("--plots", type=Path, help="draw the confusion matrix and the calibration here, as PNG")
@@ -25,7 +26,7 @@ def run(arguments) -> dict:
 
     task = load_task(arguments.model)
     kind = getattr(task, "kind", None)
-    rows = read_labelled(arguments, arguments.data, arguments.split, numeric=kind == "regression")
+    rows = find_task(task.name).read(arguments, arguments.data, arguments.split, kind)
     report = task.evaluate(rows)
     numbers = report.to_dict()
     if arguments.plots is not None:
@@ -47,8 +48,9 @@ def _draw(task, rows, report, directory):
     from keras_bert.tasks.calibration import calibration_report, plot_reliability
     from keras_bert.tasks.metrics import plot_confusion
 
-    if task.kind != "single_label":
-        raise ValueError(f"--plots shows classes; this model is {task.kind}. Leave it out.")
+    kind = getattr(task, "kind", task.name)
+    if kind != "single_label":
+        raise ValueError(f"--plots shows classes; this model is {kind}. Leave it out.")
     directory.mkdir(parents=True, exist_ok=True)
     plot_confusion(report, directory / "confusion.png")
     texts = rows.texts if rows[0].pair is None else list(zip(rows.texts, rows.pairs, strict=True))

@@ -8,7 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from keras_bert.cli.data import add_data_arguments, read_labelled
+from keras_bert.cli.data import add_data_arguments
+from keras_bert.cli.tasks import TASKS, find_kind, find_task
 from keras_bert.cli.words import add_command
 
 RECIPES = ("standard", "few_sample", "frozen", "lora", "bitfit")
@@ -18,11 +19,14 @@ def add(commands) -> None:
     """The command and its arguments."""
     example = "train.tsv sentiment/ --validation dev.tsv --text sentence --recipe standard"
     command = add_command(commands, "finetune", run, example=example)
-    command.add_argument("data", metavar="DATA", help="a .tsv, .csv or .jsonl file with labelled texts")
+    command.add_argument(
+        "data", metavar="DATA", help="labelled texts: .tsv, .csv, .jsonl; CoNLL files for tagging; SQuAD's .json"
+    )
     command.add_argument("output", type=Path, help="the model directory to write")
     command.add_argument("--model", default="all-MiniLM-L6-v2", help="pretrained weights (default: %(default)s)")
-    command.add_argument("--task", choices=("classification",), default="classification", help="default: %(default)s")
+    command.add_argument("--task", choices=tuple(TASKS), default="classification", help="default: %(default)s")
     command.add_argument("--kind", choices=("single_label", "multi_label", "regression"), help="found from the labels")
+    command.add_argument("--head", choices=("softmax", "crf"), help="of a tagger (default: softmax)")
     command.add_argument(
         "--validation", metavar="FILE", help="more of it to measure on; without it a tenth is held out"
     )
@@ -36,30 +40,24 @@ def add(commands) -> None:
     group.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="a run each; the best is kept")
     group.add_argument("--metric", help="what decides on validation data (accuracy, macro_f1, matthews …)")
     group.add_argument("--balanced", action="store_true", help="weigh classes so that each counts the same")
-    group.add_argument("--sequence-length", type=int, default=128, help="the most tokens (default: %(default)s)")
+    group.add_argument("--sequence-length", type=int, help="the most tokens (default: 128; for questions 384)")
     group.add_argument("--windows", action="store_true", help="read longer texts in windows instead of cutting them")
 
 
 def run(arguments) -> dict:
     """A model fine-tuned on labelled texts; started again after a kill, it goes on where it was."""
-    from keras_bert.tasks.classification import TextClassifier
     from keras_bert.training.memory import keep_freed_memory
 
     keep_freed_memory()
-    train, validation, kind = _read(arguments)
-    classifier = TextClassifier.from_pretrained(
-        arguments.model,
-        labels=None if kind == "regression" else _classes(train),
-        kind=kind,
-        sequence_length=arguments.sequence_length,
-        long_texts="windows" if arguments.windows else "cut",
-    )
+    commands = find_task(arguments.task)
+    train, validation = _read(arguments, commands)
+    task = commands.make(arguments, train)
     names = ("learning_rate", "epochs", "steps", "batch_size")
     changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     if arguments.seeds:
         changes["seeds"] = tuple(arguments.seeds)
     state = arguments.output / "state"
-    report = classifier.fit(
+    report = task.fit(
         train,
         validation_data=validation,
         recipe=arguments.recipe,
@@ -69,7 +67,7 @@ def run(arguments) -> dict:
         verbose=0 if arguments.json else "auto",
         **changes,
     )
-    classifier.save(arguments.output)
+    task.save(arguments.output)
     if not report.interrupted:
         shutil.rmtree(state, ignore_errors=True)
     _say(arguments, str(report))
@@ -81,30 +79,16 @@ def run(arguments) -> dict:
     }
 
 
-def _read(arguments):
-    """Training rows, validation rows, and what kind of labels they have."""
-    from keras_bert.tasks.glue import glue_task
-    from keras_bert.tasks.rows import stratified_split
-
-    kind = arguments.kind
-    if arguments.glue:
-        kind = "regression" if glue_task(arguments.glue).kind == "regression" else "single_label"
-    rows = read_labelled(arguments, arguments.data, "train", numeric=kind == "regression")
-    if kind is None:
-        kind = "multi_label" if any(isinstance(example.label, tuple) for example in rows) else "single_label"
+def _read(arguments, commands):
+    """Training data, and what to measure on."""
+    kind = find_kind(arguments, None) if arguments.task == "classification" else None
+    rows = commands.read(arguments, arguments.data, "train", kind)
     _say(arguments, str(rows.report))
     if arguments.glue or arguments.validation:
-        path = arguments.validation or arguments.data
-        return rows, read_labelled(arguments, path, "dev", numeric=kind == "regression"), kind
-    train, validation = stratified_split(rows, 0.1, seed=0)
+        return rows, commands.read(arguments, arguments.validation or arguments.data, "dev", kind)
+    train, validation = commands.hold_out(rows)
     _say(arguments, f"no --validation: {len(validation):,} of {len(rows):,} rows are held out to measure on")
-    return train, validation, kind
-
-
-def _classes(rows):
-    from keras_bert.tasks.rows import describe_labels
-
-    return sorted(name for name, _ in describe_labels(rows).counts)
+    return train, validation
 
 
 def _say(arguments, words):

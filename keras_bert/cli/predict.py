@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
 
 
@@ -12,7 +13,9 @@ def add(commands) -> None:
     command.add_argument("model", help="a directory that finetune wrote")
     command.add_argument("texts", nargs="*", help="texts to answer")
     command.add_argument(
-        "--input", type=Path, help="a file with a text a line; a tab stands before the second of a pair"
+        "--input",
+        type=Path,
+        help="a file with a text a line; a tab stands before the second of a pair, or a question's context",
     )
     command.add_argument("--output", type=Path, help="write a line of JSON for each text here")
 
@@ -21,8 +24,9 @@ def run(arguments) -> dict:
     """The answers of a fine-tuned model."""
     from keras_bert.tasks.saved_tasks import load_task
 
-    texts = _texts(arguments)
-    answers = [_plain(answer) for answer in load_task(arguments.model).predict(texts)]
+    texts, task = _texts(arguments), load_task(arguments.model)
+    commands = find_task(task.name)
+    answers = [commands.plain(answer) for answer in task.predict(texts)]
     if arguments.output is not None:
         lines = [{"text": text, "answer": answer} for text, answer in zip(texts, answers, strict=True)]
         arguments.output.write_text(
@@ -31,7 +35,7 @@ def run(arguments) -> dict:
         return {"output": str(arguments.output), "texts": len(texts)}
     if arguments.json:
         return {"texts": texts, "answers": answers}
-    return {_shown(text): _words(answer) for text, answer in zip(texts, answers, strict=True)}
+    return {_shown(text): commands.words(answer) for text, answer in zip(texts, answers, strict=True)}
 
 
 def _texts(arguments):
@@ -46,17 +50,5 @@ def _texts(arguments):
     return texts
 
 
-def _plain(answer):
-    if isinstance(answer, float):
-        return answer
-    return [{"label": label.name, "probability": round(label.probability, 4)} for label in answer]
-
-
 def _shown(text):
     return text if isinstance(text, str) else " ⏵ ".join(text)
-
-
-def _words(answer):
-    if isinstance(answer, float):
-        return f"{answer:.3f}"
-    return ", ".join(f"{label['label']} ({label['probability']:.0%})" for label in answer[:3]) or "none"

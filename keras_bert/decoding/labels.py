@@ -39,14 +39,17 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 def inverse_sigmoid(probabilities: np.ndarray) -> np.ndarray:
-    """The numbers that `sigmoid` gives these probabilities for; 0 and 1 give large numbers, not infinite ones.
+    """The numbers that `sigmoid` gives these probabilities for.
+
+    Between −87 and 16.6, which is all that float32 can tell apart: a probability over that has become 1.
 
     Example:
         >>> inverse_sigmoid(np.array([0.5])).tolist()
         [0.0]
     """
-    tiny = np.finfo(np.float32).tiny
-    return np.log(np.maximum(probabilities, tiny)) - np.log(np.maximum(1.0 - np.asarray(probabilities), tiny))
+    limits = np.finfo(np.float32)
+    probabilities = np.asarray(probabilities)
+    return np.log(np.maximum(probabilities, limits.tiny)) - np.log(np.maximum(1.0 - probabilities, limits.epsneg))
 
 
 def rank_labels(logits: np.ndarray, labels: Sequence[str]) -> list[Label]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keras_bert.tokenized_texts import TokenizedTexts
+from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,15 @@ class PreparedData:
 
     Args:
         tokenized: The texts, cut or in windows.
-        labels: What the loss takes, a row for each text or window.
+        labels: What the loss takes, a row for each text or window: an array, `TokenLabels`, or several by the name of
+            the output.
         weights: What each row counts; `None` is 1 for all.
         owners: The example that each row came from.
         notes: What was dropped or cut, in words.
     """
 
     tokenized: TokenizedTexts
-    labels: np.ndarray | None
+    labels: np.ndarray | TokenLabels | dict | None
     weights: np.ndarray | None
     owners: np.ndarray
     notes: tuple[str, ...] = ()
@@ -38,5 +39,9 @@ class PreparedData:
         """The first `count` rows, each counting 1."""
         rows = np.arange(min(count, len(self.tokenized)))
         owners = np.unique(self.owners[rows], return_inverse=True)[1]
-        labels = None if self.labels is None else self.labels[rows]
+        labels = self.labels
+        if isinstance(labels, dict):
+            labels = {name: values[rows] for name, values in labels.items()}
+        elif labels is not None:
+            labels = labels[rows]
         return replace(self, tokenized=self.tokenized.take(rows), labels=labels, weights=None, owners=owners)

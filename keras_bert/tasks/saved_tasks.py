@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 SETTINGS = "keras_bert_task.json"
 # Where each task lives; `load_task` imports what it needs and nothing else.
-TASKS = {"classification": "keras_bert.tasks.classification:TextClassifier"}
+TASKS = {
+    "classification": "keras_bert.tasks.classification:TextClassifier",
+    "question_answering": "keras_bert.tasks.question_answering:QuestionAnswerer",
+    "tagging": "keras_bert.tasks.tagging:EntityTagger",
+}
 
 
 def load_task(directory_or_name: str | os.PathLike) -> "Task":

@@ -20,6 +20,7 @@ from keras_bert.bucketing import (
     bucketed_batches,
     length_sorted_batches,
     restore_order,
+    restore_token_order,
 )
 from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
 from keras_bert.config import BertConfig
@@ -93,8 +94,25 @@ class Task(ABC):
 
     default_metric: ClassVar[str]
 
-    # Whether the heads work on `pooled_output` alone, so that training can put several texts into one row.
+    # Whether training can put several texts into one row: where heads take `pooled_output` or each token by itself.
     trains_packed: ClassVar[bool] = False
+
+    # The outputs `[B, T, …]` that have a value for each token.
+    token_outputs: ClassVar[tuple[str, ...]] = ()
+
+    # Layers that `_build_for_training` adds; what they learn goes through `_learned_beside` and `_keep_beside`.
+    training_layers: ClassVar[tuple[str, ...]] = ()
+
+    def _build_for_training(self, encoder, *, classifier_dropout, seed) -> keras.Model:
+        """The model that trains; it differs from `_build`'s where a loss needs more than the outputs."""
+        return self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+
+    def _learned_beside(self, model: keras.Model) -> dict[str, np.ndarray]:
+        """What the layers that only the training model has have learned; `_score` finds it among the outputs."""
+        return {}
+
+    def _keep_beside(self, learned: dict[str, np.ndarray]) -> None:  # noqa: B027  most tasks have nothing to keep
+        """Keep the same for answers."""
 
     def _check_training(self, data: PreparedData) -> None:
         """An error where there is nothing to learn from; tasks know more reasons."""
@@ -163,7 +181,7 @@ class Task(ABC):
         self._check_training(train)
         check = None
         if validation_data is not None:
-            inputs, targets = validation_data if _is_pair_of_xy(validation_data) else (validation_data, None)
+            inputs, targets = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
             check = self._prepare(inputs, targets, **columns)
         if self._user_compiled:
             if recipe is not None:
@@ -187,7 +205,8 @@ class Task(ABC):
         def measure(model):
             copy_weights(self.model, plain)  # for the rows of the table that do not train
             copy_weights(model, plain, table_rows=table)
-            return self._score(self._outputs(sample.tokenized, plain), sample, metric)
+            outputs = self._outputs(sample.tokenized, plain) | self._learned_beside(model)
+            return self._score(outputs, sample, metric)
 
         model, report = finetune(
             lambda seed: self._fresh_model(recipe, seed, table),
@@ -201,6 +220,7 @@ class Task(ABC):
             verbose=verbose,
         )
         copy_weights(model, self.model, table_rows=table)
+        self._keep_beside(self._learned_beside(model))
         self.fresh_heads, self._last_forward = False, None  # lets go of the model that was trained
         return replace(report, notes=train.notes + (check.notes if check is not None else ()))
 
@@ -238,6 +258,8 @@ class Task(ABC):
 
     def _targets(self, labels):
         """The labels by the name of the output."""
+        if isinstance(labels, dict):
+            return labels
         (output,) = self._loss()
         return {output: labels}
 
@@ -247,14 +269,20 @@ class Task(ABC):
         changes["vocabulary_size"] = None if table is None else len(table)
         config = self.config.replace(**{name: value for name, value in changes.items() if value is not None})
         rate = recipe.classifier_dropout
-        model = self._build_from_config(config, classifier_dropout=rate, seed=seed, packed=self.trains_packed)
-        copy_weights(self.model, model, skip=is_head if self.fresh_heads else lambda path: False, table_rows=table)
+        encoder = bert_encoder(config, packed=self.trains_packed, seed=seed)
+        encoder = with_example_starts(encoder) if self.trains_packed else encoder
+        model = self._build_for_training(encoder, classifier_dropout=rate, seed=seed)
+        copy_weights(
+            self.model,
+            model,
+            skip=is_head if self.fresh_heads else lambda path: False,
+            allow_missing=bool(self.training_layers),
+            table_rows=table,
+        )
         return model
 
-    def _build_from_config(self, config, *, classifier_dropout=None, seed=None, packed=False):
-        encoder = bert_encoder(config, packed=packed, seed=seed)
-        encoder = with_example_starts(encoder) if packed else encoder
-        return self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+    def _build_from_config(self, config):
+        return self._build(bert_encoder(config), classifier_dropout=None, seed=None)
 
     # === Answers ===
 
@@ -270,15 +298,27 @@ class Task(ABC):
         return tokenized, np.arange(len(tokenized)), (note,) if cut else ()
 
     def _outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
-        """The outputs for each row, in the order of the rows, computed in batches of similar length."""
+        """The outputs for each row, in the order of the rows, computed in batches of similar length.
+
+        Those of `token_outputs` come as `[tokens, …]`, without padding, in the order of `tokenized.packed()`.
+        """
         forward = self._forward(self.model if model is None else model)
         boundaries = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
         batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=boundaries)
         collected: dict[str, list] = {}
         for inputs in batches:
             for name, value in forward(inputs).items():
-                collected.setdefault(name, []).append(value.numpy())
-        return {name: restore_order(np.concatenate(values), order) for name, values in collected.items()}
+                value = value.numpy()
+                if name in self.token_outputs:
+                    value = value[inputs["padding_mask"].numpy() > 0]
+                collected.setdefault(name, []).append(value)
+        outputs = {name: np.concatenate(values) for name, values in collected.items()}
+        return {
+            name: restore_token_order(values, order, tokenized.lengths)
+            if name in self.token_outputs
+            else restore_order(values, order)
+            for name, values in outputs.items()
+        }
 
     def _forward(self, model):
         """Inference as one graph for all lengths; the last model's is kept, because tracing takes seconds."""
@@ -335,5 +375,6 @@ def check_vocabulary(tokenizer: BertTokenizer, config: BertConfig) -> None:
         )
 
 
-def _is_pair_of_xy(data):
+def is_pair_of_xy(data: Any) -> bool:
+    """Whether validation data is `(x, y)`, and not one value that brings its labels."""
     return isinstance(data, tuple) and len(data) == 2 and not all(isinstance(part, str) for part in data)

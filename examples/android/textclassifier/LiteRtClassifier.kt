@@ -29,13 +29,15 @@ class LiteRtClassifier(context: Context, asset: String = "model.tflite") : AutoC
         }
     }
 
+    // The most tokens of a text: what the file takes, and no more than the model was trained with.
+    private val longest = minOf(lengths.last().second, about.getJSONObject("settings").optInt("sequence_length", 512))
     private val labels = lines("labels.txt")
     private val tokenizer = makeTokenizer(context)
     private val model = CompiledModel.create(context.assets, asset, CompiledModel.Options(Accelerator.CPU))
 
     /** All labels with their probabilities, the likeliest first. A text that is too long is cut. */
     fun classify(text: String): List<Pair<String, Float>> {
-        val ids = tokenizer.tokenize(text).take(lengths.last().second - 2)
+        val ids = tokenizer.tokenize(text).take(longest - 2)
         val row = listOf(tokenizer.idOf("[CLS]")) + ids + tokenizer.idOf("[SEP]")
         val (signature, length) = lengths.first { row.size <= it.second } // a short text costs few tokens
         val padding = tokenizer.idOf("[PAD]")

@@ -1,0 +1,172 @@
+"""How the commands treat each task: which files it reads, how it is made, how its answers look. One row a task.
+
+A room of its own because `finetune`, `evaluate` and `predict` ask the same questions of every task; a new task is a row
+in `TASKS`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_bert.cli.data import read_columns, read_labelled
+
+
+@dataclass(frozen=True)
+class TaskCommands:
+    """What the commands need to know of a task.
+
+    Args:
+        read: Takes arguments, path, split and the task's kind, gives labelled data with a `report` of what was dropped.
+        make: Takes arguments and training data, gives an untrained task.
+        hold_out: Takes data, gives a tenth of it apart, to measure on.
+        plain: An answer as JSON can say it.
+        words: That, in words.
+    """
+
+    read: Callable
+    make: Callable
+    hold_out: Callable
+    plain: Callable[[Any], Any]
+    words: Callable[[Any], str]
+
+
+# === Classification ===
+
+
+def _read_classes(arguments, path, split, kind=None):
+    return read_labelled(arguments, path, split, numeric=kind == "regression")
+
+
+def find_kind(arguments, rows) -> str:
+    """Which kind of labels there are: as the user says, as GLUE says, or several where a row has several."""
+    if arguments.kind is not None:
+        return arguments.kind
+    if arguments.glue:
+        from keras_bert.tasks.glue import glue_task
+
+        return "regression" if glue_task(arguments.glue).kind == "regression" else "single_label"
+    if rows is None:
+        return "single_label"
+    return "multi_label" if any(isinstance(example.label, tuple) for example in rows) else "single_label"
+
+
+def _make_classifier(arguments, train):
+    from keras_bert.tasks.classification import TextClassifier
+    from keras_bert.tasks.rows import describe_labels
+
+    kind = find_kind(arguments, train)
+    return TextClassifier.from_pretrained(
+        arguments.model,
+        labels=None if kind == "regression" else sorted(name for name, _ in describe_labels(train).counts),
+        kind=kind,
+        sequence_length=arguments.sequence_length or 128,
+        long_texts="windows" if arguments.windows else "cut",
+    )
+
+
+def _hold_out_classes(rows):
+    from keras_bert.tasks.rows import stratified_split
+
+    return stratified_split(rows, 0.1, seed=0)
+
+
+def _plain_labels(answer):
+    if isinstance(answer, float):
+        return answer
+    return [{"label": label.name, "probability": round(label.probability, 4)} for label in answer]
+
+
+def _label_words(answer):
+    if isinstance(answer, float):
+        return f"{answer:.3f}"
+    return ", ".join(f"{label['label']} ({label['probability']:.0%})" for label in answer[:3]) or "none"
+
+
+# === Entities ===
+
+
+def _read_tags(arguments, path, split, kind=None):
+    from keras_bert.tasks.tagged_rows import read_tagged
+
+    return read_tagged(path, **read_columns(arguments, "text", "label"))
+
+
+def _make_tagger(arguments, train):
+    from keras_bert.tasks.tagging import EntityTagger
+
+    head = arguments.head or "softmax"
+    length = arguments.sequence_length or 128
+    return EntityTagger.from_pretrained(arguments.model, labels=train.entity_kinds, head=head, sequence_length=length)
+
+
+def _plain_entities(answer):
+    return [
+        {
+            "text": entity.text,
+            "label": entity.label,
+            "start": entity.start,
+            "end": entity.end,
+            "probability": round(entity.probability, 4),
+        }
+        for entity in answer
+    ]
+
+
+def _entity_words(answer):
+    return ", ".join(f"{one['text']} ({one['label']}, {one['probability']:.0%})" for one in answer) or "none"
+
+
+# === Questions ===
+
+
+def _read_questions(arguments, path, split, kind=None):
+    from keras_bert.tasks.squad import read_squad
+
+    return read_squad(path)
+
+
+def _make_answerer(arguments, train):
+    from keras_bert.tasks.question_answering import QuestionAnswerer
+
+    unanswerable = any(not question.answers for question in train)
+    return QuestionAnswerer.from_pretrained(
+        arguments.model, unanswerable=unanswerable, sequence_length=arguments.sequence_length
+    )
+
+
+def _plain_answer(answer):
+    numbers = {"start": answer.start, "end": answer.end, "probability": round(answer.probability, 4)}
+    return {"text": answer.text, **numbers}
+
+
+def _answer_words(answer):
+    return f"{answer['text'] or 'no answer'} ({answer['probability']:.0%})"
+
+
+# === All ===
+
+
+def _hold_out_tenth(rows):
+    """A tenth by chance; at least one row stays on each side."""
+    if len(rows) < 2:
+        raise ValueError(f"There is {len(rows)} row; expected at least 2, or --validation with more.")
+    order = np.random.default_rng(0).permutation(len(rows))
+    count = max(1, len(rows) // 10)
+    train, validation = (tuple(rows[int(index)] for index in part) for part in (order[count:], order[:count]))
+    return type(rows)(train, rows.report), type(rows)(validation, rows.report)
+
+
+TASKS = {
+    "classification": TaskCommands(_read_classes, _make_classifier, _hold_out_classes, _plain_labels, _label_words),
+    "question_answering": TaskCommands(_read_questions, _make_answerer, _hold_out_tenth, _plain_answer, _answer_words),
+    "tagging": TaskCommands(_read_tags, _make_tagger, _hold_out_tenth, _plain_entities, _entity_words),
+}
+
+
+def find_task(name: str) -> TaskCommands:
+    """The row of a task; an error where the commands do not know it."""
+    if name not in TASKS:
+        raise ValueError(f"The task {name!r} has no commands yet; these have: {', '.join(TASKS)}.")
+    return TASKS[name]
