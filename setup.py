@@ -34,8 +34,8 @@ EXTRAS = {
     "tune": ["keras-tuner>=1.4.8"],
     # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
     "beam": ["apache-beam>=2.60", "protobuf<7"],
-    # What the tests run with. JAX is here because the model code must run on both backends; mediapipe, because it is what
-    # Android apps open our files with.
+    # What the tests run with. JAX is here because the model code must run on both backends; mediapipe, because Android
+    # apps open our files with it.
     "dev": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.17,<0.18", "jax>=0.6", "pre-commit>=4", "mediapipe>=1.2"],
 }
 EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS["serving"]
