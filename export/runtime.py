@@ -41,9 +41,9 @@ class Runtime:
         self._special = {name: metadata.vocabulary.index(name) for name in ("[PAD]", "[CLS]", "[SEP]")}
         self._signatures = _Signatures(path, metadata, num_threads)
 
-    def __call__(self, texts: str | tuple[str, str] | Sequence, **options) -> Any:
-        """The answer for a text or a pair of texts, or a list of answers for a list of them."""
-        if isinstance(texts, str) or (isinstance(texts, tuple) and _is_pair(texts)):
+    def __call__(self, texts: str | Sequence, **options) -> Any:
+        """The answer for a text, or a list of answers for a list of texts or pairs of texts."""
+        if isinstance(texts, str):
             return self([texts], **options)[0]
         texts = list(texts)
         if not texts:

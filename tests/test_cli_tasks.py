@@ -23,7 +23,7 @@ def finetuned(tmp_path_factory):
         file.write("a row without a label\n")
     dev = write_tsv(place / "dev.tsv", 40, 2)
     command = ["finetune", train, str(place / "model"), "--model", str(pretrained_directory()), "--validation", dev]
-    flags = "--text sentence --learning-rate 2e-3 --epochs 12 --batch-size 16 --sequence-length 32 --debug"
+    flags = "--text sentence --learning-rate 3e-3 --epochs 30 --batch-size 16 --sequence-length 32 --debug"
     assert main([*command, *flags.split(), "--json"]) == 0
     return place
 

@@ -12,6 +12,7 @@ from keras_bert.encoder import EncoderBlock, PackedBias, PaddingBias, Pooler, Se
 from keras_bert.heads import HEADS, MaskedLMTransform, OutputBias, bert_model
 from keras_bert.pretraining.model import GatherPositions
 from keras_bert.pretraining.sampled_softmax import DrawNegatives, RowScores, SampledLogits
+from keras_bert.tasks.crf import LinearChainCRF
 
 VECTORS = np.random.default_rng(0).normal(size=(2, 6, CONFIG.hidden_dim)).astype("float32")
 BIAS = np.zeros((2, 1, 1, 6), "float32")
@@ -36,6 +37,7 @@ LAYERS = [
     (GatherPositions(), (VECTORS, SEGMENTS[:, :2])),
     (DrawNegatives(9, 4, token_counts=range(9), seed=1), (SEGMENTS,)),
     (RowScores(), (VECTORS, VECTORS[0])),
+    (LinearChainCRF(scale=10.0, forbidden=np.eye(CONFIG.hidden_dim)), (VECTORS,)),
     (SampledLogits(), (VECTORS, VECTORS[..., 0], VECTORS, SEGMENTS, SEGMENTS[0], BIAS[0, 0, 0])),
 ]
 

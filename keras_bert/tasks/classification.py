@@ -105,7 +105,7 @@ class TextClassifier(Task):
         """Labels with their probabilities.
 
         Args:
-            texts: Strings, or pairs of strings. One string, or a tuple of two, gives one answer.
+            texts: Strings, or pairs of strings. One string gives one answer; one pair is a list of one.
             threshold: For several labels: the least probability of one that is given.
             batch_size: Texts at a time.
 
@@ -113,9 +113,7 @@ class TextClassifier(Task):
             For each text a list of `Label`, the likeliest first: all classes; or, of several labels, those over the
             threshold. For regression a number.
         """
-        if isinstance(texts, str) or (
-            isinstance(texts, tuple) and len(texts) == 2 and all(isinstance(text, str) for text in texts)
-        ):
+        if isinstance(texts, str):
             return self.predict([texts], threshold=threshold, batch_size=batch_size)[0]
         texts = list(texts)
         logits = self.logits(texts, batch_size=batch_size)
