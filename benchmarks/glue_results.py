@@ -36,8 +36,7 @@ def new_classifier(task, model, seed=0):
 
 def measure(task, classifier, dev):
     """The task's own metrics on its dev set."""
-    texts = dev.texts if dev[0].pair is None else list(zip(dev.texts, dev.pairs, strict=True))
-    answers = classifier.predict(texts)
+    answers = classifier.predict(dev.inputs)
     if task.kind != "regression":
         answers = [answer[0].name for answer in answers]
     return glue_metrics(task, answers, dev.labels)

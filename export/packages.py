@@ -76,9 +76,7 @@ def write_package(
         if check:
             report.check()
         _write_json(new / "report.json", report.to_dict())
-        pairs = any(pair is not None for pair in rows.pairs)
-        texts = list(zip(rows.texts, rows.pairs, strict=True)) if pairs else rows.texts
-        write_golden(artifact, texts[:_GOLDEN_TEXTS], new / "golden.json")
+        write_golden(artifact, rows.inputs[:_GOLDEN_TEXTS], new / "golden.json")
         for name in ("report.json", "golden.json", path.name):
             os.replace(new / name, directory / name)
     return Package(replace(artifact, path=path), report)

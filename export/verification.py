@@ -156,7 +156,7 @@ def _compare(task, runtime, rows, length):
     """Both at the file's length, row by row; the scores each as it is used."""
     shortened, outputs = copy.copy(task), app_outputs(task)
     shortened.sequence_length = length
-    pairs = rows.pairs if any(pair is not None for pair in rows.pairs) else None
+    pairs = rows.pairs if rows.has_pairs else None
     tokenized, owners, _ = shortened._tokenize(rows.texts, pairs)
     ours, theirs = outputs.from_task(task, shortened._outputs(tokenized)), runtime.outputs(tokenized)
     numbers = {

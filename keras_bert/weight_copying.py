@@ -44,7 +44,7 @@ def copy_weights(
     for weight in target.weights:
         if weight.path in values and not skip(weight.path):
             # A copy, because on JAX a shared buffer is gone after the other model's next step.
-            value = _to_numpy(values[weight.path])
+            value = to_numpy(values[weight.path])
             if weight.path == TOKEN_TABLE and table_rows is not None:
                 value = _fit_table(value, weight, table_rows)
             weight.assign(value)
@@ -54,13 +54,20 @@ def copy_weights(
 def _fit_table(value, weight, rows):
     if len(value) > len(rows):
         return value[rows]
-    table = _to_numpy(weight)
+    table = to_numpy(weight)
     table[rows] = value
     return table
 
 
-def _to_numpy(value):
-    return np.array(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(value)))
+def to_numpy(variable) -> np.ndarray:
+    """A copy of a variable's value, wherever it lies.
+
+    Example:
+        >>> to_numpy(keras.Variable([1.0, 2.0])).tolist()
+        [1.0, 2.0]
+    """
+    # By way of a tensor: a variable that lies on several devices is no array by itself.
+    return np.array(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(variable)), order="C")
 
 
 def _merged_kernels(model):

@@ -65,6 +65,15 @@ def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
     assert plain.output["class_logits"].shape[-1] == 2
 
 
+def test_on_several_devices_each_gets_whole_rows():
+    """Packed rows cannot be shared out between devices, so they are not packed there."""
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        classifier = new_classifier()
+        assert classifier.trains_packed and not classifier._packs()
+        report = classifier.fit(*reviews(48, seed=1), epochs=1, batch_size=16, verbose=0)
+    assert report.best.steps == 3 and classifier._packs()
+
+
 def test_plain_keras_after_compile():
     classifier = new_classifier()
     classifier.compile("sgd", metrics=["accuracy"], jit_compile=False)

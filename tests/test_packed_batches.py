@@ -1,7 +1,9 @@
 """Full rows: every text once, nothing mixed up, and the same numbers as one text a row."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_bert.bucketing import bucketed_batches
 from keras_bert.encoder import bert_encoder, with_example_starts
@@ -113,6 +115,31 @@ def test_outputs_equal_those_of_one_text_a_row():
         expected[labels] = plain(inputs)["class_logits"]
     for inputs, labels, _ in batches_of(tokenized):
         np.testing.assert_allclose(packed(inputs)["class_logits"], expected[labels.numpy()], atol=1e-5)
+
+
+def test_a_step_learns_the_same_as_with_one_text_a_row():
+    """Loss and gradients, weights of the texts included; without dropout, whose masks depend on the place."""
+    tokenized, weights = random_texts(7, longest=8), np.arange(7) / 7
+    config = TINY.replace(dropout=0.0, attention_dropout=0.0)
+    plain = bert_model(config, "classification", num_classes=3, seed=1)
+    encoder = with_example_starts(bert_encoder(config, packed=True))
+    packed = bert_model(None, "classification", num_classes=3, encoder=encoder)
+    copy_weights(plain, packed)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+    labels, found = np.arange(7) % 3, []
+    (side_by_side,) = batches_of(tokenized, labels, sample_weights=weights)
+    one_a_row = next(iter(bucketed_batches(tokenized, labels, batch_size=7, boundaries=(12,), sample_weights=weights)))
+    for model, (inputs, targets, counted) in ((plain, one_a_row), (packed, side_by_side)):
+        with tf.GradientTape() as tape:
+            value = loss(targets, model(inputs, training=True)["class_logits"], counted)
+        gradients = tape.gradient(value, [weight.value for weight in model.trainable_variables])
+        paths = [weight.path for weight in model.trainable_variables]
+        found.append((value, dict(zip(paths, map(tf.convert_to_tensor, gradients), strict=True))))
+    (expected, ours), (value, theirs) = found
+    np.testing.assert_allclose(value, expected, rtol=1e-5)
+    assert ours.keys() == theirs.keys()
+    for path in ours:
+        np.testing.assert_allclose(theirs[path], ours[path], atol=1e-5, err_msg=path)
 
 
 def test_renumbered_ids_with_their_rows_of_the_table_give_the_same_outputs():

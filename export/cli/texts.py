@@ -29,9 +29,7 @@ def read_texts(arguments, path: str) -> list:
         return texts
     from keras_bert.tasks.rows import read_rows
 
-    rows = read_rows(path, label=None, **read_columns(arguments, "text", "pair"))
-    has_pairs = any(pair is not None for pair in rows.pairs)
-    return list(zip(rows.texts, rows.pairs, strict=True)) if has_pairs else rows.texts
+    return read_rows(path, label=None, **read_columns(arguments, "text", "pair")).inputs
 
 
 def read_examples(arguments, path: str, task):

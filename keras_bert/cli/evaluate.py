@@ -53,8 +53,7 @@ def _draw(task, rows, report, directory):
         raise ValueError(f"--plots shows classes; this model is {kind}. Leave it out.")
     directory.mkdir(parents=True, exist_ok=True)
     plot_confusion(report, directory / "confusion.png")
-    texts = rows.texts if rows[0].pair is None else list(zip(rows.texts, rows.pairs, strict=True))
-    calibration = calibration_report(task.logits(texts), [task.labels.index(label) for label in rows.labels])
+    calibration = calibration_report(task.logits(rows.inputs), [task.labels.index(label) for label in rows.labels])
     plot_reliability(calibration, directory / "calibration.png")
     print(calibration)
     return {"calibration": calibration.to_dict()}

@@ -171,7 +171,7 @@ class TextClassifier(Task):
     def _prepare(self, x, y, *, class_weight=None, **columns):
         rows = as_rows(x, y, numeric=self.kind == "regression", **columns)
         labels = np.stack([self._encode(example) for example in rows])
-        pairs = rows.pairs if any(pair is not None for pair in rows.pairs) else None
+        pairs = rows.pairs if rows.has_pairs else None
         tokenized, owners, notes = self._tokenize(rows.texts, pairs)
         if rows.report.dropped:
             notes = (str(rows.report), *notes)

@@ -92,6 +92,16 @@ class Rows(Sequence):
         return [example.pair for example in self.examples]
 
     @property
+    def has_pairs(self) -> bool:
+        """Whether any row has a second text."""
+        return any(example.pair is not None for example in self.examples)
+
+    @property
+    def inputs(self) -> list[str] | list[tuple[str, str]]:
+        """What `predict` takes: texts, or pairs of texts where there are any."""
+        return list(zip(self.texts, self.pairs, strict=True)) if self.has_pairs else self.texts
+
+    @property
     def labels(self) -> list[LabelValue | None]:
         """The label of every row; None where there is none."""
         return [example.label for example in self.examples]

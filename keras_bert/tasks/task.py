@@ -197,7 +197,7 @@ class Task(ABC):
     def _fit_recipe(self, train, check, recipe, metric, directory, verbose):
         # Rows of the token table that no training text needs would get no gradient: they stay out of the training.
         table = train.tokenized.used_ids() if recipe.trains == "all" else None
-        batches, steps = self._training_batches(train, recipe.batch_size, packed=self.trains_packed, table=table)
+        batches, steps = self._training_batches(train, recipe.batch_size, packed=self._packs(), table=table)
         # Without validation data the first rows of the training data still show whether a run has degenerated.
         sample = check if check is not None else train.first_rows(256)
         plain = self._build_from_config(self.config)
@@ -263,14 +263,18 @@ class Task(ABC):
         (output,) = self._loss()
         return {output: labels}
 
+    def _packs(self):
+        # Under several devices each would get a part of the rows, and places that are in the others' parts.
+        return self.trains_packed and not tf.distribute.has_strategy()
+
     def _fresh_model(self, recipe, seed, table):
         """A new model to train, with the weights of this one; heads that never trained are drawn by the seed."""
         changes = {"dropout": recipe.dropout, "attention_dropout": recipe.attention_dropout}
         changes["vocabulary_size"] = None if table is None else len(table)
         config = self.config.replace(**{name: value for name, value in changes.items() if value is not None})
         rate = recipe.classifier_dropout
-        encoder = bert_encoder(config, packed=self.trains_packed, seed=seed)
-        encoder = with_example_starts(encoder) if self.trains_packed else encoder
+        encoder = bert_encoder(config, packed=self._packs(), seed=seed)
+        encoder = with_example_starts(encoder) if self._packs() else encoder
         model = self._build_for_training(encoder, classifier_dropout=rate, seed=seed)
         copy_weights(
             self.model,

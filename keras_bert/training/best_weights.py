@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import keras
-import numpy as np
 from safetensors.numpy import load_file, save_file
+
+from keras_bert.weight_copying import to_numpy
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ class KeepBest(keras.callbacks.Callback):
             logs[f"val_{self.metric}"] = score.value
             if self.best is None or score.value > self.best.value:
                 self.best, self._best_epoch = score, epoch + 1
-                self._best_weights = [_to_numpy(variable) for variable in self.model.trainable_variables]
+                self._best_weights = [to_numpy(variable) for variable in self.model.trainable_variables]
         self.history.append(row)
         if self._directory is not None and self.best is not None:
             self._write()
@@ -106,7 +107,3 @@ class KeepBest(keras.callbacks.Callback):
         for old in self._directory.glob("best-*.safetensors"):
             if old.name != name:
                 old.unlink()
-
-
-def _to_numpy(variable):
-    return np.asarray(keras.ops.convert_to_numpy(variable.value), order="C")

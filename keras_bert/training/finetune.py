@@ -24,6 +24,7 @@ from keras_bert.training.recipes import Recipe
 from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.training_model import TrainingModel
+from keras_bert.weight_copying import to_numpy
 
 # XLA takes some seconds to compile a step, and saves a sixth of every step after it.
 _STEPS_THAT_PAY_FOR_XLA = 150
@@ -197,7 +198,7 @@ class _Trial:
         except KeyboardInterrupt:
             interrupted = True
         score = self.keeper.finish(self.model)
-        steps, seconds = int(self.model.optimizer.iterations), time.perf_counter() - start
+        steps, seconds = int(to_numpy(self.model.optimizer.iterations)), time.perf_counter() - start
         run = Run(self.seed, score.value, score.degenerate, steps, seconds)
         if place is not None and not interrupted:
             _write_json(place / "result.json", asdict(run))

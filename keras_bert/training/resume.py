@@ -13,9 +13,10 @@ import shutil
 from pathlib import Path
 
 import keras
-import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
+
+from keras_bert.weight_copying import to_numpy
 
 _NAME = re.compile(r"step-(\d{9})")
 
@@ -72,8 +73,8 @@ def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 
     place in the data; `None` takes the optimizer's count of updates.
     """
     directory = Path(directory)
-    arrays = {name: _to_numpy(variable) for name, variable in _state(model).items()}
-    step = int(_to_numpy(model.optimizer.iterations)) if step is None else step
+    arrays = {name: to_numpy(variable) for name, variable in _state(model).items()}
+    step = int(to_numpy(model.optimizer.iterations)) if step is None else step
     final, partial = directory / f"step-{step:09d}", directory / f".step-{step:09d}.partial"
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -134,12 +135,6 @@ def _model_variables(model):
 
 def _states(directory):
     return sorted(path for path in directory.glob("step-*") if _NAME.fullmatch(path.name))
-
-
-def _to_numpy(variable):
-    # By way of a tensor: a variable that lies on several devices is no array by itself.
-    array = keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(variable))
-    return np.asarray(array, order="C")  # ascontiguousarray would make a scalar a vector
 
 
 def _sync(path):
