@@ -1,16 +1,16 @@
 """The whole mission in one script: real weights → fine-tune → TFLite → an answer on the device's runtime.
 
-    make demo                                              # about 3 minutes on 2 cores
+    make demo                                              # about 2 minutes on 2 cores
     python examples/assistant_demo.py --text "wake me at seven"
 
 Fine-tunes MiniLM (6 layers, 23 million parameters) on the bundled commands to a phone assistant, writes
 demo_output/model.tflite with vocabulary and labels inside, verifies it on the held-out test set against the Keras
 model, and answers sentences through the file alone. At the end it prints something like:
 
-    Keras     float32        accuracy 75.5%   90.9 MB
-    TFLite    dynamic_int8   accuracy 74.8%   23.7 MB
+    Keras     float32        accuracy 74.5%   90.9 MB
+    TFLite    dynamic_int8   accuracy 75.2%   23.7 MB
     » it's way too dark in the kitchen
-      control_device (93%), then get_weather (2%); 4.0 ms
+      control_device (93%), then get_weather (3%); 4.1 ms
 """
 
 import argparse
