@@ -6,6 +6,7 @@ because it must run where nothing else of this project is needed.
 """
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from keras_bert.tokenized_texts import TokenizedTexts
 # === Tasks ===
 
 
-class Runtime:
+class Runtime(ABC):
     """A loaded file; a subclass for each task says what an answer is. `load` finds the right one.
 
     Args:
@@ -70,12 +71,12 @@ class Runtime:
     def _special_ids(self):
         return {f"{name.strip('[]').lower()}_id": index for name, index in self._special.items()}
 
-    def _check(self, path: Path, metadata: FileMetadata) -> None:
+    def _check(self, path: Path, metadata: FileMetadata) -> None:  # noqa: B027  not every task needs one
         """An error where the file, which may come from anywhere, lacks what the answers are made of."""
 
+    @abstractmethod
     def _answers(self, outputs: dict[str, np.ndarray], owners: np.ndarray, **options) -> list:
         """The answers, from outputs `[rows, …]` and the text that each row belongs to."""
-        raise NotImplementedError
 
     def tokenize(self, texts: list[str], pairs: list[str] | None = None) -> tuple[TokenizedTexts, np.ndarray]:
         """Texts as rows of at most `longest` tokens, cut or in windows, as the task was told; and whose row each is."""
