@@ -16,10 +16,14 @@ import sys
 import numpy as np
 import pytest
 
+import export
 from export.metadata import add_metadata
+from export.recipes import RECIPES
+from export.runtime import load
 from keras_bert.checkpoint import load_encoder
 from keras_bert.packing import pack
 from keras_bert.tokenizer import BertTokenizer
+from tests.test_runtime import new_classifier
 from tests.tiny_tasks import VOCABULARY, WORDS
 from tests.tiny_tflite import (
     answerer,
@@ -162,6 +166,20 @@ def test_mediapipe_embeds_as_keras_does(mediapipe_answers):
 
 def test_mediapipe_takes_one_length_alone(mediapipe_answers):
     assert "single subgraph" in mediapipe_answers["two lengths"]
+
+
+def test_mediapipe_opens_what_convert_writes_by_every_recipe(tmp_path):
+    """Whole files of ours, compared with our own runtime on the same file: the same graph, another library."""
+    task, texts = new_classifier(), TEXTS[2:]
+
+    def convert(recipe):
+        path = tmp_path / f"{recipe}.tflite"
+        return export.convert(task, path, recipe=recipe, lengths=16, calibration=texts).path
+
+    requests = [("TextClassifier", functools.partial(convert, recipe), texts) for recipe in RECIPES]
+    for recipe, answers in zip(RECIPES, ask("mediapipe", requests), strict=True):
+        ours = [{label.name: label.probability for label in one} for one in load(tmp_path / f"{recipe}.tflite")(texts)]
+        np.testing.assert_allclose(scores(answers, task.labels), scores(ours, task.labels), atol=1e-3, err_msg=recipe)
 
 
 @pytest.mark.slow
