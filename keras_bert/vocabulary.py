@@ -5,13 +5,11 @@ that machinery. Learning is the WordPiece trainer of the Rust `tokenizers`; what
 stays bounded and that the same corpus gives the same list, in the same order, every time.
 """
 
-import contextlib
 import glob
 import gzip
 import io
 import os
 import random
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from keras_bert.unicode_tables import TextRules, spell
+from keras_bert.whole_files import write_whole
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _BLOCK_CHARACTERS = 1 << 16
@@ -59,23 +58,7 @@ def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike) -> None:
     for index, token in enumerate(tokens):
         if "\n" in token or token.endswith("\r"):
             raise ValueError(f"Token {index} is {token!r}: a vocab.txt has one token a line, so none may end one.")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-            file.writelines(f"{token}\n" for token in tokens)
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
-
-
-def _umask():
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, "".join(f"{token}\n" for token in tokens))
 
 
 # === Learning ===

@@ -9,6 +9,7 @@ ROOT = Path(__file__).parents[1]
 
 # The pipeline from left to right: a room may import itself and what stands before it.
 ORDER = (
+    "whole_files",
     "datasets",
     "decoding",
     "config",

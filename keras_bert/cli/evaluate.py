@@ -1,30 +1,30 @@
 """`keras-bert evaluate`: a fine-tuned model and labelled texts → a table, and a JSON file for scripts."""
 
 import json
-import os
 from pathlib import Path
 
 from keras_bert.cli.data import add_data_arguments
+from keras_bert.cli.sentence_tasks import add_label_arguments, open_task
 from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
+from keras_bert.whole_files import write_whole
 
 
 def add(commands) -> None:
     """The command and its arguments."""
     command = add_command(commands, "evaluate", run, example="sentiment/ test.tsv --output results.json --plots plots/")
-    command.add_argument("model", help="a directory that finetune wrote")
+    command.add_argument("model", help="a directory that finetune wrote; with --labels any model")
     command.add_argument("data", metavar="DATA", help="labelled texts, in a form that finetune takes")
     command.add_argument("--split", default="dev", help="with --glue: which split (default: %(default)s)")
     command.add_argument("--output", type=Path, help="write the numbers here, as JSON")
     command.add_argument("--plots", type=Path, help="draw the confusion matrix and the calibration here, as PNG")
+    add_label_arguments(command)
     add_data_arguments(command.add_argument_group("data"))
 
 
 def run(arguments) -> dict:
     """How good a fine-tuned model is on labelled texts."""
-    from keras_bert.tasks.saved_tasks import load_task
-
-    task = load_task(arguments.model)
+    task = open_task(arguments)
     kind = getattr(task, "kind", None)
     rows = find_task(task.name).read(arguments, arguments.data, arguments.split, kind)
     report = task.evaluate(rows)
@@ -32,9 +32,7 @@ def run(arguments) -> dict:
     if arguments.plots is not None:
         numbers |= _draw(task, rows, report, arguments.plots)
     if arguments.output is not None:
-        partial = arguments.output.with_name(f".{arguments.output.name}.partial")
-        partial.write_text(json.dumps(numbers, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(partial, arguments.output)
+        write_whole(arguments.output, json.dumps(numbers, indent=2, ensure_ascii=False) + "\n")
     if arguments.json:
         return numbers
     print(report)

@@ -15,6 +15,7 @@ import keras
 from safetensors.numpy import load_file, save_file
 
 from keras_bert.weight_copying import to_numpy
+from keras_bert.whole_files import write_whole
 
 
 @dataclass(frozen=True)
@@ -101,9 +102,7 @@ class KeepBest(keras.callbacks.Callback):
             save_file(arrays, self._directory / f".{name}.partial")
             os.replace(self._directory / f".{name}.partial", self._directory / name)
         kept = {"best": self.best.__dict__, "best_epoch": self._best_epoch, "history": self.history, "file": name}
-        partial = self._directory / ".best.json.partial"
-        partial.write_text(json.dumps(kept) + "\n", encoding="utf-8")
-        os.replace(partial, self._directory / "best.json")
+        write_whole(self._directory / "best.json", json.dumps(kept) + "\n")
         for old in self._directory.glob("best-*.safetensors"):
             if old.name != name:
                 old.unlink()

@@ -25,6 +25,7 @@ from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.training_model import TrainingModel
 from keras_bert.weight_copying import to_numpy
+from keras_bert.whole_files import write_whole
 
 # XLA takes some seconds to compile a step, and saves a sixth of every step after it.
 _STEPS_THAT_PAY_FOR_XLA = 150
@@ -249,8 +250,4 @@ def _read_result(place):
 
 
 def _write_json(path, value):
-    """Whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(json.dumps(value) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(path, json.dumps(value) + "\n")

@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from keras_bert.weight_copying import to_numpy
+from keras_bert.whole_files import sync
 
 _NAME = re.compile(r"step-(\d{9})")
 
@@ -82,10 +83,10 @@ def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 
         save_file(arrays, partial / "state.safetensors")
         (partial / "state.json").write_text(json.dumps({"step": step, "arrays": len(arrays)}) + "\n")
         for path in (partial / "state.safetensors", partial / "state.json", partial):
-            _sync(path)
+            sync(path)
         shutil.rmtree(final, ignore_errors=True)  # the same step, from before a resume
         os.replace(partial, final)
-        _sync(directory)
+        sync(directory)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(partial, ignore_errors=True)
         good = _states(directory)
@@ -135,11 +136,3 @@ def _model_variables(model):
 
 def _states(directory):
     return sorted(path for path in directory.glob("step-*") if _NAME.fullmatch(path.name))
-
-
-def _sync(path):
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -20,6 +20,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.whole_files import write_whole
+
 HISTORY, PLAN, LOGS = "history.jsonl", "plan.json", "logs"
 
 # === History ===
@@ -53,7 +55,7 @@ class RecordHistory(keras.callbacks.Callback):
         with explained_write(path):
             self.directory.mkdir(parents=True, exist_ok=True)
             rows = [row for row in _rows(path) if row["step"] <= self.start]
-            replace_text(path, "".join(json.dumps(row) + "\n" for row in rows))
+            write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
             shutil.rmtree(self.directory / LOGS, ignore_errors=True)  # written anew, so that nothing is there twice
             self.scalars = ScalarFile(self.directory / LOGS)
             for row in rows:
@@ -156,17 +158,10 @@ def write_plan(directory: str | os.PathLike, record: dict[str, Any]) -> None:
     if changes:
         warnings.warn(f"{directory} was begun with another plan: {'; '.join(changes)}.", stacklevel=3)
     with explained_write(path):
-        replace_text(path, json.dumps(record, indent=2) + "\n")
+        write_whole(path, json.dumps(record, indent=2) + "\n")
 
 
 # === Files ===
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    os.replace(partial, path)
 
 
 @contextlib.contextmanager
