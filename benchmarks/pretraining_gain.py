@@ -6,7 +6,8 @@
 
 The first takes about an hour on 2 cores. The second measures masked-LM accuracy and perplexity and next-sentence
 accuracy on `enwiki_heldout.txt.gz`, fine-tunes on 2,000 examples of SST-2 from these weights and from random ones (same
-recipe, same seeds), and opens the directory in transformers, where that is installed, to compare the outputs.
+recipe and seeds, at several learning rates, for what suits the one may not suit the other), and opens the directory in
+transformers, where that is installed, to compare the outputs.
 """
 
 import argparse
@@ -46,14 +47,14 @@ def held_out(model, tokenizer, text, sequence_length):
     }
 
 
-def downstream(directory, glue, *, examples, seeds):
+def downstream(directory, glue, *, examples, seeds, rate):
     """Accuracies on SST-2's dev set after fine-tuning on a few examples, a number for each seed."""
     train, dev = (keras_bert.read_glue("SST-2", glue, split) for split in ("train", "dev"))
     chosen = np.random.default_rng(0).permutation(len(train))[:examples]
     classifier = keras_bert.TextClassifier.from_pretrained(directory, labels=["0", "1"], sequence_length=128)
     few = [train[int(index)] for index in chosen]
     recipe = dataclasses.replace(
-        keras_bert.RECIPES["standard"], learning_rate=1e-4, epochs=6, patience=None, seeds=seeds
+        keras_bert.RECIPES["standard"], learning_rate=rate, epochs=6, patience=None, seeds=seeds
     )
     report = classifier.fit(few, validation_data=dev, recipe=recipe, verbose=0)
     return [run.score for run in report.runs]
@@ -84,6 +85,7 @@ def main():
     parser.add_argument("--model", type=Path, required=True, help="a directory that keras-bert pretrain wrote")
     parser.add_argument("--examples", type=int, default=2000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 3e-4, 1e-3])
     parser.add_argument("--sequence-length", type=int, default=64)
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
@@ -98,14 +100,14 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         fresh = Path(directory) / "random"
         save_pretrained(bert_encoder(encoder_config(model), seed=0), fresh, tokenizer=tokenizer)
-        for name, source in (("pretrained", arguments.model), ("random", fresh)):
-            scores = downstream(
-                source, arguments.data / "glue", examples=arguments.examples, seeds=tuple(arguments.seeds)
-            )
-            listed = ", ".join(f"{score:.4f}" for score in scores)
-            mean = f"{np.mean(scores):.4f} ± {np.std(scores):.4f}"
-            print(f"SST-2, {arguments.examples:,} examples, {name:<11} {mean}  ({listed})")
-            keras.backend.clear_session()
+        options = {"examples": arguments.examples, "seeds": tuple(arguments.seeds)}
+        for rate in arguments.rates:
+            for name, source in (("pretrained", arguments.model), ("random", fresh)):
+                scores = downstream(source, arguments.data / "glue", rate=rate, **options)
+                listed = ", ".join(f"{score:.4f}" for score in scores)
+                mean = f"{np.mean(scores):.4f} ± {np.std(scores):.4f}"
+                print(f"SST-2, {arguments.examples:,} examples, rate {rate:.0e}, {name:<11} {mean}  ({listed})")
+                keras.backend.clear_session()
 
 
 if __name__ == "__main__":

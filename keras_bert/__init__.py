@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AspectClassifier": "tasks.aspect",
     "BertConfig": "config",
     "BertTokenizer": "tokenizer",
     "Devices": "training.strategy",
     "EntityTagger": "tasks.tagging",
     "HashDropout": "dropout",
+    "IntentSlots": "tasks.intent_slots",
+    "MarkedText": "tasks.marked_texts",
     "Masking": "pretraining.masking",
+    "MultipleChoice": "tasks.multiple_choice",
     "Phase": "training.pretraining_plan",
     "PretrainingPlan": "training.pretraining_plan",
     "QuestionAnswerer": "tasks.question_answering",
     "RECIPES": "training.recipes",
     "Recipe": "training.recipes",
+    "RelationClassifier": "tasks.relation",
+    "SentenceEmbedder": "tasks.similarity",
     "TextClassifier": "tasks.classification",
     "TrainingModel": "training.training_model",
+    "ZeroShotClassifier": "tasks.zero_shot",
     "augment": "tasks.augmentation",
     "bert_encoder": "encoder",
     "bert_model": "heads",
@@ -38,9 +45,14 @@ _HOMES = {
     "pretrain": "training.pretrain",
     "pretrain_in_phases": "training.pretrain",
     "pretraining_model": "pretraining.model",
+    "read_aspects": "tasks.aspect_rows",
+    "read_choices": "tasks.choice_rows",
+    "read_commands": "tasks.command_rows",
     "read_examples": "pretraining.corpus",
     "read_glue": "tasks.glue",
+    "read_relations": "tasks.relation_rows",
     "read_rows": "tasks.rows",
+    "read_sentences": "tasks.sentence_groups",
     "read_squad": "tasks.squad",
     "read_tagged": "tasks.tagged_rows",
     "save_pretrained": "checkpoint",
@@ -49,18 +61,25 @@ _HOMES = {
 }
 __all__ = [
     "RECIPES",
+    "AspectClassifier",
     "BertConfig",
     "BertTokenizer",
     "Devices",
     "EntityTagger",
     "HashDropout",
+    "IntentSlots",
+    "MarkedText",
     "Masking",
+    "MultipleChoice",
     "Phase",
     "PretrainingPlan",
     "QuestionAnswerer",
     "Recipe",
+    "RelationClassifier",
+    "SentenceEmbedder",
     "TextClassifier",
     "TrainingModel",
+    "ZeroShotClassifier",
     "__version__",
     "augment",
     "bert_encoder",
@@ -77,9 +96,14 @@ __all__ = [
     "pretrain",
     "pretrain_in_phases",
     "pretraining_model",
+    "read_aspects",
+    "read_choices",
+    "read_commands",
     "read_examples",
     "read_glue",
+    "read_relations",
     "read_rows",
+    "read_sentences",
     "read_squad",
     "read_tagged",
     "save_pretrained",
@@ -98,15 +122,27 @@ if TYPE_CHECKING:
     from keras_bert.pretraining.corpus import read_examples, write_examples
     from keras_bert.pretraining.masking import Masking
     from keras_bert.pretraining.model import pretraining_model
+    from keras_bert.tasks.aspect import AspectClassifier
+    from keras_bert.tasks.aspect_rows import read_aspects
     from keras_bert.tasks.augmentation import augment
+    from keras_bert.tasks.choice_rows import read_choices
     from keras_bert.tasks.classification import TextClassifier
+    from keras_bert.tasks.command_rows import read_commands
     from keras_bert.tasks.glue import read_glue
+    from keras_bert.tasks.intent_slots import IntentSlots
+    from keras_bert.tasks.marked_texts import MarkedText
+    from keras_bert.tasks.multiple_choice import MultipleChoice
     from keras_bert.tasks.question_answering import QuestionAnswerer
+    from keras_bert.tasks.relation import RelationClassifier
+    from keras_bert.tasks.relation_rows import read_relations
     from keras_bert.tasks.rows import read_rows
     from keras_bert.tasks.saved_tasks import load_task
+    from keras_bert.tasks.sentence_groups import read_sentences
+    from keras_bert.tasks.similarity import SentenceEmbedder
     from keras_bert.tasks.squad import read_squad
     from keras_bert.tasks.tagged_rows import read_tagged
     from keras_bert.tasks.tagging import EntityTagger
+    from keras_bert.tasks.zero_shot import ZeroShotClassifier
     from keras_bert.tokenizer import BertTokenizer
     from keras_bert.training.memory import keep_freed_memory
     from keras_bert.training.optimizers import bert_optimizer

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels, tokenize_texts
+from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels, TokenVectors, tokenize_texts
 
 __all__ = [
     "TokenizedTexts",
@@ -270,13 +270,16 @@ def _make_batches(tokenized, rows, widths, columns, fill, full) -> tf.data.Datas
         def take(values):
             if not isinstance(values, TokenLabels):
                 return tf.gather(values, chosen)
-            return tf.where(is_token, tf.gather(values.values, tf.where(is_token, starts + places, 0)), -1)
+            found = tf.gather(values.values, tf.where(is_token, starts + places, 0))
+            if isinstance(values, TokenVectors):
+                return tf.where(is_token[..., None], tf.cast(found, tf.float32), 0.0)
+            return tf.where(is_token, found, -1)
 
         taken = tf.nest.map_structure(take, columns)
         if fill and "weights" in taken:
             taken["weights"] = tf.where(is_real, taken["weights"], 0.0)
         if has_token_labels(columns.get("labels")):
-            taken = _weigh_tokens(columns["labels"], **taken)
+            taken = _weigh_tokens(columns["labels"], is_token, **taken)
         return (inputs, *(taken[name] for name in ("labels", "weights") if name in taken)) if taken else inputs
 
     plan = tf.data.Dataset.from_tensor_slices((rows, widths.astype(np.int32)))
@@ -299,12 +302,14 @@ def _check(tokenized, batch_size, boundaries):
     return boundaries
 
 
-def _weigh_tokens(kinds, labels, weights):
+def _weigh_tokens(kinds, is_token, labels, weights):
     """Labels and weights in one structure: tokens without a label count 0, and a chain by its labelled tokens."""
 
     def weigh(kind, values):
         if not isinstance(kind, TokenLabels):
             return values, weights
+        if isinstance(kind, TokenVectors):
+            return values, weights[:, None] * tf.cast(is_token, tf.float32)
         labelled = tf.cast(values >= 0, tf.float32)  # [B, T]
         if kind.chained:
             return values, weights * tf.reduce_sum(labelled, axis=1)
@@ -325,7 +330,7 @@ def check_column(values, rows, name):
         if isinstance(array, TokenLabels):
             if len(array) != rows or len(array.values) != array.splits[-1]:
                 raise ValueError(f"{name} are for {len(array)} rows of tokens, the texts {rows}; expected as many.")
-            return replace(array, values=tf.constant(array.values, tf.int32))
+            return replace(array, values=_on_tokens(array))
         array = tf.convert_to_tensor(array, tf.float32) if name == "weights" else tf.convert_to_tensor(array)
         if not array.shape.rank or array.shape[0] != rows:
             raise ValueError(f"{name} has shape {array.shape}, the texts {rows} rows; expected one of {name} each.")
@@ -333,3 +338,7 @@ def check_column(values, rows, name):
 
     # A list is a column, not a structure of columns.
     return convert(values) if isinstance(values, list | tuple) else tf.nest.map_structure(convert, values)
+
+
+def _on_tokens(array):
+    return tf.constant(array.values) if isinstance(array, TokenVectors) else tf.constant(array.values, tf.int32)

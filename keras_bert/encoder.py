@@ -57,6 +57,8 @@ class PackedBias(keras.layers.Layer):
         place = ops.arange(ops.shape(example)[1])
         before = ops.logical_and(ops.logical_not(apart), (place[:, None] > place[None, :])[None])
         positions = ops.sum(ops.cast(before, "int32"), axis=-1)
+        # Of padding a row may have more than the model has positions.
+        positions = positions * ops.cast(example > 0, "int32")
         return ops.cast(apart[:, None], self.compute_dtype) * MASK_BIAS, positions
 
     def compute_output_shape(self, example_shape):

@@ -8,6 +8,9 @@ Which texts share a batch: they are sorted by length and cut into as many strata
 one text of every stratum. Every second stratum is dealt by chance, the others by need, the longest text to the batch
 that is shortest so far, which makes all batches equally long. How the texts of a batch share rows: the longest first,
 each into the fullest row that still has room.
+
+An example may be a group of texts (two sentences and their similarity, a question with four choices): with `group` the
+texts of a group stay in one batch, in their order, and batches are dealt by the length of whole groups.
 """
 
 from dataclasses import dataclass
@@ -16,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.bucketing import check_column, has_token_labels
-from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels
+from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels, TokenVectors
 
 # === Shapes ===
 
@@ -29,29 +32,29 @@ class PackedShape:
     width: int
 
 
-def packed_shape(lengths, *, batch_size: int, hidden_dim: int = 768) -> PackedShape:
+def packed_shape(lengths, *, batch_size: int, hidden_dim: int = 768, group: int = 1) -> PackedShape:
     """Choose the cheapest shape that holds batches of `batch_size` of these texts.
 
     Args:
         lengths: The lengths of the packed texts, special tokens included.
-        batch_size: The texts of a batch.
+        batch_size: The texts of a batch, or its groups.
         hidden_dim: The width of the encoder: attention costs more in wide rows, and less beside a wide encoder.
+        group: How many texts, one after the other, are a group.
 
     Example:
         >>> packed_shape([16] * 60 + [32] * 4, batch_size=32)
         PackedShape(rows=17, width=32)
     """
     lengths = np.asarray(lengths)
-    if not lengths.size or batch_size < 1:
-        raise ValueError(f"There are {lengths.size} texts and batch_size={batch_size}: expected at least 1 of both.")
-    members = _balanced_batches(lengths, batch_size, np.random.default_rng(0))
-    sizes = _sizes(lengths, members[:512])
+    _check_sizes(lengths.size, batch_size, group)
+    members = _balanced_batches(_group_lengths(lengths, group), batch_size, np.random.default_rng(0))
+    sizes = _sizes(lengths, _texts_of(members[:512], group))
     longest, fullest = int(lengths.max()), int(sizes.sum(axis=1).max())
 
     def cost(rows, width):
         return rows * width * (1 + width / (6 * hidden_dim))
 
-    least = {rows: _round_up(max(longest, -(-fullest // rows)), 4) for rows in range(1, batch_size + 1)}
+    least = {rows: _round_up(max(longest, -(-fullest // rows)), 4) for rows in range(1, batch_size * group + 1)}
     best = None
     for rows in sorted(least, key=lambda rows: cost(rows, least[rows])):
         if best is not None and cost(rows, least[rows]) >= cost(*best):
@@ -77,6 +80,7 @@ def packed_batches(
     epoch: int = 0,
     epochs: int = 1,
     sample_weights=None,
+    group: int = 1,
 ) -> tf.data.Dataset:
     """Batches of full rows, every text once in an epoch; what `fit` takes.
 
@@ -86,18 +90,20 @@ def packed_batches(
 
     Args:
         tokenized: The texts.
-        labels: An array `[n, …]`, `TokenLabels`, or a structure of them.
-        batch_size: B, the texts of a batch.
+        labels: An array `[n, …]`, `TokenLabels`, or a structure of them; with groups, a row for each group.
+        batch_size: B, the texts of a batch, or its groups.
         shape: From `packed_shape`. A batch that chance has made larger gets more rows.
         seed: Of the order.
         epoch: The number of the first epoch, from 0.
         epochs: How many epochs follow each other in the dataset.
-        sample_weights: The weight of each text.
+        sample_weights: The weight of each text, or of each group.
+        group: G, how many texts, one after the other, are a group.
 
     Returns:
         A dataset of `(inputs, labels, weights)`. The inputs are `token_ids`, `segment_ids`, `padding_mask` (0, or the
-        number of the text in its batch), int32 `[R, T]`, and `example_starts`, int32 `[B]`: where in the flattened rows
-        each text begins. Labels for tokens are int32 `[R, T]`; weights then have the structure of the labels.
+        number of the text in its batch), int32 `[R, T]`, and `example_starts`, int32 `[B * G]`: where in the flattened
+        rows each text begins, so that `pooled_output [B * G, H]` is `[B, G, H]` reshaped. Labels for tokens are int32
+        `[R, T]`; weights then have the structure of the labels.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -108,27 +114,47 @@ def packed_batches(
         ([[2, 5, 4, 5, 3, 2, 4, 3]], [0, 5], [1, 0])
     """
     lengths = tokenized.lengths
-    if not len(tokenized) or batch_size < 1:
-        raise ValueError(f"There are {len(tokenized)} texts and batch_size={batch_size}: expected at least 1 of both.")
+    _check_sizes(len(tokenized), batch_size, group)
     if lengths.max() > shape.width:
         raise ValueError(f"A text has {lengths.max()} tokens, a row {shape.width}; take the shape from packed_shape.")
+    examples = len(tokenized) // group
     if sample_weights is None:
-        sample_weights = np.ones(len(tokenized), np.float32)
+        sample_weights = np.ones(examples, np.float32)
     columns = {
-        "labels": check_column(labels, len(tokenized), "labels"),
-        "weights": check_column(sample_weights, len(tokenized), "weights"),
+        "labels": check_column(labels, examples, "labels"),
+        "weights": check_column(sample_weights, examples, "weights"),
     }
+    if group > 1 and has_token_labels(columns["labels"]):
+        raise ValueError(f"group={group}: a group has labels of its own, not one for each token; use group=1.")
     if any(isinstance(part, TokenLabels) and part.chained for part in tf.nest.flatten(columns["labels"])):
         raise ValueError("Labels that are taken as a chain cannot share a row with another text: use bucketed_batches.")
-    plans = [_plan_epoch(lengths, batch_size, shape, seed, number) for number in range(epoch, epoch + epochs)]
+    plans = [_plan_epoch(lengths, batch_size, shape, seed, number, group) for number in range(epoch, epoch + epochs)]
     members, starts, rows = (np.concatenate(parts) for parts in zip(*plans, strict=True))
-    return _make_batches(tokenized, members, starts, rows, shape.width, columns)
+    return _make_batches(tokenized, members, starts, rows, shape.width, columns, group)
 
 
-def _plan_epoch(lengths, batch_size, shape, seed, epoch):
-    """The texts of each batch `[N, B]`, −1 for none; where they begin `[N, B]`; and the rows of each batch `[N]`."""
+def _check_sizes(texts, batch_size, group):
+    if not texts or batch_size < 1:
+        raise ValueError(f"There are {texts} texts and batch_size={batch_size}: expected at least 1 of both.")
+    if group < 1 or texts % group:
+        raise ValueError(f"There are {texts} texts and group={group}: expected whole groups of at least 1 text.")
+
+
+def _group_lengths(lengths, group):
+    return lengths.reshape(-1, group).sum(axis=1)
+
+
+def _texts_of(members, group):
+    """The texts of the groups of each batch, `[N, B]` → `[N, B * G]`, −1 for none."""
+    texts = members[:, :, None] * group + np.arange(group)
+    return np.where(members[:, :, None] < 0, -1, texts).reshape(len(members), -1)
+
+
+def _plan_epoch(lengths, batch_size, shape, seed, epoch, group):
+    """The texts of each batch `[N, B * G]`, −1 for none; where they begin, the same shape; its rows `[N]`."""
     random = np.random.default_rng((seed, epoch))
-    members = random.permutation(_balanced_batches(lengths, batch_size, random))
+    members = random.permutation(_balanced_batches(_group_lengths(lengths, group), batch_size, random))
+    members = _texts_of(members, group)
     starts, rows = _place(_sizes(lengths, members), shape)
     # In steps, so that the rare batch that needs more rows does not bring a new shape each time.
     more = _round_up(np.maximum(rows - shape.rows, 0), -(-shape.rows // 4))
@@ -154,6 +180,12 @@ def _balanced_batches(lengths, batch_size, random):
 
 def _place(sizes, shape):
     """Where in the flattened rows each text of each batch begins, and the rows that each batch needs."""
+    order = np.argsort(-sizes, axis=1, kind="stable")  # the longest first, which leaves single texts as they are
+    starts, rows = _place_in_order(np.take_along_axis(sizes, order, axis=1), shape)
+    return np.take_along_axis(starts, np.argsort(order, axis=1), axis=1), rows
+
+
+def _place_in_order(sizes, shape):
     number, batch_size = sizes.shape
     used = np.zeros((number, shape.rows + batch_size), np.int64)  # rows beyond the shape are for batches too large
     spare = np.arange(used.shape[1]) >= shape.rows
@@ -178,24 +210,24 @@ def _round_up(number, multiple):
     return -(-number // multiple) * multiple
 
 
-def _make_batches(tokenized, members, starts, rows, width, columns):
+def _make_batches(tokenized, members, starts, rows, width, columns, group):
     """A dataset that puts texts into rows in the graph, so that making a batch takes no Python."""
     ids, splits, second_begins = (tf.constant(array) for array in tokenized.packed())
-    batch_size = members.shape[1]
+    texts_of_batch = members.shape[1]
 
     def make(members, starts, rows):
         is_real = members >= 0
         chosen = tf.where(is_real, members, 0)
         begins = tf.gather(splits, chosen)
-        sizes = tf.where(is_real, tf.gather(splits, chosen + 1) - begins, 0)  # [B]
-        owner = tf.repeat(tf.range(batch_size), sizes)  # of each token: the text in the batch, and its place in it
+        sizes = tf.where(is_real, tf.gather(splits, chosen + 1) - begins, 0)  # [B * G]
+        owner = tf.repeat(tf.range(texts_of_batch), sizes)  # of each token: the text in the batch, and its place in it
         within = tf.ragged.range(sizes).flat_values
         places = (tf.gather(starts, owner) + within)[:, None]
 
-        def spread(values, nothing=0):
-            empty = tf.fill([rows * width], nothing)
+        def spread(values, nothing=0, each=()):
+            empty = tf.fill([rows * width, *each], nothing)
             full = tf.tensor_scatter_nd_update(empty, places, tf.cast(values, empty.dtype))
-            return tf.ensure_shape(tf.reshape(full, [rows, width]), [None, width])
+            return tf.ensure_shape(tf.reshape(full, [rows, width, *each]), [None, width, *each])
 
         inputs = {
             "token_ids": spread(tf.gather(ids, tf.gather(begins, owner) + within), tokenized.pad_id),
@@ -203,14 +235,18 @@ def _make_batches(tokenized, members, starts, rows, width, columns):
             "padding_mask": spread(owner + 1),
             "example_starts": tf.cast(starts, tf.int32),
         }
-        weights = tf.where(is_real, tf.gather(columns["weights"], chosen), 0.0)
+        examples = chosen[::group] // group  # [B]
+        weights = tf.where(is_real[::group], tf.gather(columns["weights"], examples), 0.0)
 
         def take(values):
-            """Labels and what they count: of the texts `[B]`, or of all places in the rows."""
+            """Labels and what they count: of the examples `[B]`, or of all places in the rows."""
             if not isinstance(values, TokenLabels):
-                return tf.gather(values, chosen), weights
+                return tf.gather(values, examples), weights
+            is_vector = isinstance(values, TokenVectors)
             values = tf.gather(values.values, tf.gather(begins, owner) + within)
-            counted = tf.where(values >= 0, tf.gather(weights, owner), 0.0)
+            if is_vector:
+                return spread(values, 0.0, each=values.shape[1:]), spread(tf.gather(weights, owner // group), 0.0)
+            counted = tf.where(values >= 0, tf.gather(weights, owner // group), 0.0)
             return spread(tf.maximum(values, 0)), spread(counted, 0.0)
 
         if not has_token_labels(columns["labels"]):

@@ -8,12 +8,30 @@ test holds that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
-if TYPE_CHECKING:  # the device runtime reads this file where there is no TensorFlow
-    from keras_bert.tokenizer import BertTokenizer
+
+class FlatTokenizer(Protocol):
+    """What the functions here ask of a tokenizer: `BertTokenizer` has it, and so has the device's, without TensorFlow.
+
+    `splits` say where each text begins and ends among the ids of all; offsets count characters.
+    """
+
+    cls_id: int
+    sep_id: int
+    pad_id: int
+    unk_id: int
+
+    def token_to_id(self, token: str) -> int:
+        """The id of a token; an error where there is none."""
+
+    def tokenize_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of all texts, and splits."""
+
+    def tokenize_flat_with_offsets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Ids of all texts, splits, and where each token begins and ends in its text."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +98,24 @@ class TokenizedTexts:
         larger_half = room - room // 2 if self.has_pairs else room
         first = np.minimum(first, np.maximum(room - second, larger_half))
         return self._cut(np.arange(len(self)), 0, first, 0, np.minimum(second, room - first)), number_cut
+
+    def trimmed_first(self, sequence_length: int) -> tuple["TokenizedTexts", int]:
+        """As `trimmed`, but of a pair the first text alone is cut; the second must fit.
+
+        Example:
+            >>> pairs = tokenize_texts(tokenizer, ["a b a"], ["b a"])
+            >>> pairs.trimmed_first(6)[0].packed()[0].tolist()
+            [2, 4, 3, 5, 4, 3]
+        """
+        room = self._room(sequence_length, least=1)
+        first, second = self._first_lengths(), self._second_lengths()
+        if len(self) and second.max() > room:
+            raise ValueError(
+                f"Row {int(second.argmax())} has a second text of {second.max()} tokens, which is never cut, and "
+                f"sequence_length={sequence_length} has room for {room}; use a larger sequence_length."
+            )
+        kept = np.minimum(first, room - second)
+        return self._cut(np.arange(len(self)), 0, kept, 0, second), int(np.sum(kept < first))
 
     def windows(self, sequence_length: int, stride: int) -> tuple["TokenizedTexts", np.ndarray]:
         """Long rows in several overlapping windows, so that no token is lost, and the row that each window is of.
@@ -209,16 +245,26 @@ class TokenLabels:
         return replace(self, values=self.values[_places(self.splits[rows], lengths)], splits=_splits(lengths))
 
 
+@dataclass(frozen=True, eq=False)
+class TokenVectors(TokenLabels):
+    """A vector for each token of packed rows: what a teacher's layer gave, for a student to come close to.
+
+    Args:
+        values: float16 or float32 `[tokens, D]`. Every token counts, special ones included.
+        splits: Where each row begins and ends.
+    """
+
+
 def tokenize_texts(
-    tokenizer: "BertTokenizer", texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch: int = 8192
+    tokenizer: FlatTokenizer, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch: int = 8192
 ) -> TokenizedTexts:
     """Tokenize texts, or pairs of texts, and keep their ids in memory.
 
     Args:
-        tokenizer: A `BertTokenizer`.
+        tokenizer: A `BertTokenizer`, or another with its flat methods.
         texts: A list of strings or a string tensor `[n]`.
         pairs: As many second texts, or `None`.
-        batch: How many texts go through the graph at a time.
+        batch: How many texts go through the tokenizer at a time.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -236,14 +282,14 @@ def tokenize_texts(
 
 
 def tokenize_words(
-    tokenizer: "BertTokenizer", sentences: Sequence[Sequence[str]], *, batch: int = 8192
+    tokenizer: FlatTokenizer, sentences: Sequence[Sequence[str]], *, batch: int = 8192
 ) -> tuple[TokenizedTexts, np.ndarray]:
     """Tokenize texts that are cut into words already, each word by itself, so that words and pieces stay aligned.
 
     Args:
-        tokenizer: A `BertTokenizer`.
+        tokenizer: A `BertTokenizer`, or another with its flat methods.
         sentences: The words of each text.
-        batch: How many words go through the graph at a time.
+        batch: How many words go through the tokenizer at a time.
 
     Returns:
         The texts, and for each word of all texts the place of its first piece in `first_ids`; −1 for a word that the
@@ -270,14 +316,9 @@ def tokenize_words(
 def _tokenize(tokenizer, texts, name, batch):
     if isinstance(texts, str):
         raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
-    from keras_bert.string_tensors import to_strings
-
-    texts = to_strings(texts)
-    if texts.shape.rank != 1:
-        raise ValueError(f"{name} has {texts.shape.rank} dimensions; expected a flat list of strings.")
-    parts = [tokenizer(texts[start : start + batch]) for start in range(0, len(texts), batch)]
-    ids = [np.zeros(0, np.int32), *(part.values.numpy() for part in parts)]
-    lengths = [np.zeros(0, np.int64), *(part.row_lengths().numpy() for part in parts)]
+    parts = [tokenizer.tokenize_flat(texts[start : start + batch]) for start in range(0, len(texts), batch)]
+    ids = [np.zeros(0, np.int32), *(part for part, _ in parts)]
+    lengths = [np.zeros(0, np.int64), *(np.diff(splits) for _, splits in parts)]
     return np.concatenate(ids).astype(np.int32), _splits(np.concatenate(lengths))
 
 

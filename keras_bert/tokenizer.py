@@ -102,6 +102,28 @@ class BertTokenizer:
         starts, ends = locate(flatten(texts), ids.value_rowids(), first, last, unit)
         return tuple(nest(texts, ragged) for ragged in (ids, ids.with_values(starts), ids.with_values(ends)))
 
+    def tokenize_flat(self, texts) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of a list of texts in one vector, and where each text begins and ends in it, as NumPy.
+
+        Example:
+            >>> ids, splits = BertTokenizer(["[UNK]", "a", "b"]).tokenize_flat(["a b", "b"])
+            >>> ids.tolist(), splits.tolist()
+            ([1, 2, 2], [0, 2, 3])
+        """
+        ids = self(_flat_list(texts))
+        return ids.values.numpy(), ids.row_splits.numpy()
+
+    def tokenize_flat_with_offsets(self, texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return `(ids, splits, starts, ends)`: as `tokenize_flat`, with the offsets of each token in characters.
+
+        Example:
+            >>> ids, splits, starts, ends = BertTokenizer(["[UNK]", "a", "b"]).tokenize_flat_with_offsets(["a b"])
+            >>> starts.tolist(), ends.tolist()
+            ([0, 2], [1, 3])
+        """
+        ids, starts, ends = self.tokenize_with_offsets(_flat_list(texts))
+        return ids.values.numpy(), ids.row_splits.numpy(), starts.values.numpy(), ends.values.numpy()
+
     def tokens(self, texts) -> tf.RaggedTensor | tf.Tensor:
         """Return the tokens of texts as strings, in the shape of the ids.
 
@@ -224,6 +246,13 @@ class BertTokenizer:
     def from_config(cls, config: dict) -> "BertTokenizer":
         """Make the tokenizer whose `get_config()` this is."""
         return cls(**config)
+
+
+def _flat_list(texts):
+    texts = to_strings(texts)
+    if texts.shape.rank != 1:
+        raise ValueError(f"texts has {texts.shape.rank} dimensions; expected a flat list of strings.")
+    return texts
 
 
 def _number_tokens(tokens, unknown_token):

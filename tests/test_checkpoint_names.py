@@ -19,7 +19,7 @@ from keras_bert.checkpoint.stored import find_variable
 from keras_bert.heads import HEADS
 
 NARROW = TINY.replace(embedding_dim=8)
-CLASSES = {"classifier": 3, "token_classifier": 3}
+CLASSES = {"classifier": 3, "token_classifier": 3, "relation_classifier": 3}
 
 
 def rows_of(config, heads):

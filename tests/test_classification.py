@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import keras_bert
 from keras_bert.packing import pack
+from keras_bert.tasks.class_labels import find_class
 from keras_bert.tasks.classification import TextClassifier
 from keras_bert.tasks.examples import Example
 from keras_bert.tasks.inputs import as_rows
@@ -186,9 +187,9 @@ def test_forms_of_data_are_the_same_rows(tmp_path):
 
 
 def test_numbers_are_classes_where_no_class_has_that_name():
-    classifier = new_classifier()
-    assert classifier._index(1, "Row 1") == 1 and classifier._index("good", "Row 1") == 1
-    assert new_classifier(labels=["1", "0"])._index(1, "Row 1") == 0
+    labels = ["bad", "good"]
+    assert find_class(1, labels, "Row 1") == find_class("good", labels, "Row 1") == 1
+    assert find_class(1, ["1", "0"], "Row 1") == 0
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from keras import ops
 from test_encoder import CONFIG, batch, numpy, randomize
 
 from keras_bert.encoder import bert_encoder
-from keras_bert.heads import HEADS, bert_model
+from keras_bert.heads import HEADS, MarkedStates, bert_model
 
 SHAPES = {
     "mlm_logits": (3, 8, CONFIG.vocabulary_size),
@@ -15,11 +15,12 @@ SHAPES = {
     "class_logits": (3, 5),
     "token_logits": (3, 8, 5),
     "span_logits": (3, 8, 2),
+    "relation_logits": (3, 5),
 }
 
 
 def test_all_heads_at_once():
-    outputs = bert_model(CONFIG, HEADS, num_classes=5)(batch())
+    outputs = bert_model(CONFIG, HEADS, num_classes=5, marker_ids=(1, 2))(batch())
     assert {name: tuple(value.shape) for name, value in outputs.items()} == SHAPES
 
 
@@ -70,3 +71,21 @@ def test_unknown_heads_are_named(heads, message):
 def test_number_of_classes_is_asked_for():
     with pytest.raises(ValueError, match="num_classes=None: the classifier head needs the number of classes"):
         bert_model(CONFIG, "classification")
+    with pytest.raises(ValueError, match="marker_ids=None: the relation head needs"):
+        bert_model(CONFIG, "relation", num_classes=2)
+    with pytest.raises(ValueError, match="two different tokens"):
+        MarkedStates((4, 4))
+
+
+def test_states_of_markers_are_those_of_a_gather():
+    random = np.random.default_rng(0)
+    states = random.normal(size=(2, 8, 3)).astype("float32")
+    ids = np.array([[1, 7, 3, 9, 3, 0, 0, 0], [1, 3, 9, 3, 3, 7, 3, 0]], "int32")
+    plain = numpy(MarkedStates((7, 9))(states, ids))
+    expected = np.concatenate([states[[0, 1], [1, 5]], states[[0, 1], [3, 2]]], axis=1)
+    np.testing.assert_array_equal(plain, expected)
+    # The same texts in one row, the second first, and a third that is not there.
+    ids, states = (np.concatenate([part[1, :7], part[0, :5]])[None] for part in (ids, states))
+    numbers = np.array([[2] * 7 + [1] * 5], "int32")
+    packed = numpy(MarkedStates((7, 9))(states, ids, numbers, np.array([7, 0, 0], "int32")))
+    np.testing.assert_array_equal(packed, np.concatenate([expected, np.zeros((1, 6), "float32")]))

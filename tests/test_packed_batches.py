@@ -171,3 +171,57 @@ def test_bad_input_is_refused():
         batches_of(tokenized, np.arange(3))
     with pytest.raises(ValueError, match="packed=True"):
         with_example_starts(bert_encoder(TINY))
+
+
+# === Groups ===
+
+
+@pytest.mark.parametrize(("group", "count"), [(2, 31), (3, 8), (4, 17)])
+def test_groups_stay_together_and_in_order(group, count):
+    tokenized = random_texts(count * group, pairs=True)
+    ids, splits, _ = tokenized.packed()
+    shape = packed_shape(tokenized.lengths, batch_size=5, group=group)
+    weights = np.arange(count) + 1.0
+    data = list(
+        packed_batches(
+            tokenized, np.arange(count), batch_size=5, shape=shape, seed=3, group=group, sample_weights=weights
+        )
+    )
+    assert len(data) == -(-count // 5)
+    seen = []
+    for inputs, labels, counted in data:
+        assert inputs["example_starts"].shape == (5 * group,) and labels.shape == counted.shape == (5,)
+        real = np.repeat(counted.numpy() > 0, group)
+        for index, tokens, _ in texts_of(inputs, real):
+            owner = int(labels[index // group]) * group + index % group
+            np.testing.assert_array_equal(tokens, ids[splits[owner] : splits[owner + 1]])
+            seen.append(owner)
+        np.testing.assert_array_equal(counted.numpy()[counted > 0], labels.numpy()[counted > 0] + 1)
+        # Of a group that is not there, nothing is in the rows.
+        absent = 1 + np.flatnonzero(~real)
+        assert not np.isin(inputs["padding_mask"], absent).any()
+    assert sorted(seen) == list(range(count * group))
+
+
+def test_groups_balance_by_their_length_and_fill_the_rows():
+    tokenized = random_texts(4_000, mean=12, longest=60)
+    shape = packed_shape(tokenized.lengths, batch_size=16, group=4)
+    data = list(packed_batches(tokenized, np.arange(1_000), batch_size=16, shape=shape, seed=0, group=4))
+    places = sum(int(np.prod(inputs["token_ids"].shape)) for inputs, *_ in data)
+    assert tokenized.lengths.sum() / places > 0.9
+
+
+def test_bad_groups_are_refused():
+    tokenized = random_texts(5)
+    with pytest.raises(ValueError, match="5 texts and group=2: expected whole groups"):
+        packed_shape(tokenized.lengths, batch_size=2, group=2)
+    with pytest.raises(ValueError, match="labels has shape"):
+        packed_batches(random_texts(4), np.arange(4), batch_size=2, shape=PackedShape(2, 20), seed=0, group=2)
+
+
+def test_a_row_may_have_more_padding_than_the_model_has_positions():
+    encoder = bert_encoder(TINY, packed=True)
+    inputs = {"token_ids": np.array([[7, 8] + [0] * 20]), "segment_ids": np.zeros((1, 22), "int32")}
+    inputs["padding_mask"] = np.array([[1, 1] + [0] * 20])
+    assert TINY.max_sequence_length < 20
+    assert np.isfinite(encoder(inputs)["sequence_output"]).all()

@@ -78,7 +78,7 @@ def unpack(packed):
 
 def test_positions_and_bias():
     bias, positions = PackedBias()(np.array([[1, 1, 1, 2, 2, 0, 0], [1, 2, 3, 3, 3, 3, 0]], "int32"))
-    assert numpy(positions).tolist() == [[0, 1, 2, 0, 1, 0, 1], [0, 0, 0, 1, 2, 3, 0]]
+    assert numpy(positions).tolist() == [[0, 1, 2, 0, 1, 0, 0], [0, 0, 0, 1, 2, 3, 0]]
     seen = numpy(bias)[:, 0] == 0
     assert seen[0, 3].tolist() == [False] * 3 + [True] * 2 + [False] * 2
     assert (numpy(bias)[~seen[:, None]] == -120).all()

@@ -9,10 +9,11 @@ from test_encoder import CONFIG, batch, randomize
 from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import BertEmbeddings
 from keras_bert.encoder import EncoderBlock, PackedBias, PaddingBias, Pooler, SelfAttention, bert_encoder
-from keras_bert.heads import HEADS, MaskedLMTransform, OutputBias, bert_model
+from keras_bert.heads import HEADS, MarkedStates, MaskedLMTransform, OutputBias, bert_model
 from keras_bert.pretraining.model import GatherPositions
 from keras_bert.pretraining.sampled_softmax import DrawNegatives, RowScores, SampledLogits
 from keras_bert.tasks.crf import LinearChainCRF
+from keras_bert.tasks.sentence_pooling import SentencePooling
 
 VECTORS = np.random.default_rng(0).normal(size=(2, 6, CONFIG.hidden_dim)).astype("float32")
 BIAS = np.zeros((2, 1, 1, 6), "float32")
@@ -34,10 +35,15 @@ LAYERS = [
     (Pooler(CONFIG, seed=1), (VECTORS, SEGMENTS[:, :2])),
     (MaskedLMTransform(CONFIG, seed=1), (VECTORS,)),
     (OutputBias(), (VECTORS,)),
+    (MarkedStates((1, 0)), (VECTORS, SEGMENTS)),
+    (MarkedStates((1, 0)), (VECTORS, SEGMENTS, SEGMENTS, SEGMENTS[0])),
     (GatherPositions(), (VECTORS, SEGMENTS[:, :2])),
     (DrawNegatives(9, 4, token_counts=range(9), seed=1), (SEGMENTS,)),
     (RowScores(), (VECTORS, VECTORS[0])),
     (LinearChainCRF(scale=10.0, forbidden=np.eye(CONFIG.hidden_dim)), (VECTORS,)),
+    (SentencePooling("mean", normalize=False), (VECTORS, SEGMENTS)),
+    (SentencePooling(), (VECTORS, SEGMENTS + 1, np.array([0, 3], "int32"))),
+    (SentencePooling("cls"), (VECTORS, SEGMENTS)),
     (SampledLogits(), (VECTORS, VECTORS[..., 0], VECTORS, SEGMENTS, SEGMENTS[0], BIAS[0, 0, 0])),
 ]
 
@@ -48,7 +54,7 @@ MODELS = {
     "narrow, sinusoidal, relu": lambda: bert_encoder(
         CONFIG.replace(embedding_dim=4, position="sinusoidal", activation="relu")
     ),
-    "all heads": lambda: bert_model(CONFIG, HEADS, num_classes=3),
+    "all heads": lambda: bert_model(CONFIG, HEADS, num_classes=3, marker_ids=(1, 2)),
 }
 
 

@@ -16,6 +16,7 @@ import keras_bert
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.config import BertConfig
 from keras_bert.datasets import load_assistant
+from keras_bert.decoding.words import locate_words
 from keras_bert.encoder import bert_encoder
 from keras_bert.tasks.entity_metrics import count_entities, entity_report
 from keras_bert.tasks.tagged_data import find_splitting
@@ -223,7 +224,7 @@ def test_characters_are_words_where_the_data_has_them_so():
     assert find_splitting([list("在北京1990年"), ["e\u0301"]]) == "characters"
     assert find_splitting([["a", "word"]]) == "words"
     tagger = told_tagger(splitting="characters")
-    assert [word for word, _, _ in tagger._locate("19年")[1]] == ["1", "9", "年"]
+    assert [word for word, _, _ in locate_words("19年", tagger.splitting)[1]] == ["1", "9", "年"]
     assert [entity.text for entity in tagger.predict("1990在北京")] == ["北京"]
 
 
@@ -409,7 +410,7 @@ def test_data_of_any_scheme_trains_a_model_of_any_scheme(scheme):
     words, tags = sentences(8, seed=1)
     tagger = new_tagger(scheme=scheme)
     data = tagger._prepare(words, tags)
-    assert entity_report(tags, tagger._true_tags(data)).f1 == 1.0
+    assert entity_report(tags, tagger._codec.true_tags(data)).f1 == 1.0
     assert not data.notes
 
 

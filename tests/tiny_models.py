@@ -28,7 +28,8 @@ def tiny_model(heads=(), *, seed=1, num_classes=3, **changes) -> keras.Model:
     Kept from test to test: read it, do not change it.
     """
     config = TINY.replace(**changes)
-    model = bert_model(config, heads, num_classes=num_classes) if heads else bert_encoder(config)
+    options = {"num_classes": num_classes, "marker_ids": (8, 5)}
+    model = bert_model(config, heads, **options) if heads else bert_encoder(config)
     random = np.random.default_rng(seed)
     for weight in model.weights:
         weight.assign(random.normal(0.1, 0.3, weight.shape))

@@ -13,8 +13,10 @@ from keras_bert.checkpoint.installed import INSTALLED, find_installed
 
 _WANTED = [
     *("config.json", "model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
-    *("vocab.txt", "tokenizer_config.json", "tokenizer.json", "labels.txt"),
+    *("vocab.txt", "tokenizer_config.json", "tokenizer.json", "labels.txt", "keras_bert_task.json"),
     *("metadata.json", "model.weights.h5", "task.json", "assets/tokenizer/vocabulary.txt"),  # keras-hub
+    # sentence-transformers
+    *("modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
 ]
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 

@@ -113,6 +113,11 @@ def load_model(
     heads = find_heads(checkpoint)
     if not heads:
         return load_encoder(directory, seed=seed, ignore_extra=ignore_extra)
+    if "relation" in heads and checkpoint.settings.marker_ids is None:
+        raise CheckpointError(
+            f"{directory} has a relation head, and its config.json does not say which tokens mark the entities; "
+            "expected marker_ids under the key keras_bert, as save_pretrained writes them. load_encoder reads the rest."
+        )
     parts = {part for part in ENCODER_PARTS if part != "pooler"}
     parts.update(part for head in heads for part in HEAD_PARTS[head])
     rows = weights(checkpoint.settings.config, parts)
@@ -216,6 +221,7 @@ def _build(checkpoint, heads, classes, seed):
             settings.config,
             head,
             num_classes=classes.get(HEAD_PARTS[head][0]),
+            marker_ids=settings.marker_ids,
             classifier_dropout=settings.classifier_dropout,
             encoder=encoder,
             seed=seed,

@@ -15,7 +15,7 @@ from keras_bert.config import BertConfig
 FORMATS = ("huggingface", "google", "keras_hub")
 
 # Letters of a shape: V vocabulary, P positions, S segments, E width of the tables, H hidden, I intermediate,
-# C classes. A layout says how the formats store what we keep as [in, out]:
+# C classes, R three states side by side. A layout says how the formats store what we keep as [in, out]:
 #
 #   plain    the same everywhere
 #   kernel   Hugging Face keeps [out, in]
@@ -135,6 +135,9 @@ TABLE: tuple[Weight, ...] = (
     *_logits("classifier", "", "classifier", "HC"),
     *_logits("token_classifier", None, "classifier", "HC"),
     *_logits("span_classifier", "cls/squad/", "qa_outputs", "H2"),
+    # A head that no other library has; Hugging Face's column holds names of our own.
+    *_dense("relation_dense", None, "relation.dense", None, "RH"),
+    *_logits("relation_classifier", None, "relation.classifier", "HC"),
 )
 # fmt: on
 
@@ -145,6 +148,7 @@ HEAD_PARTS: dict[str, tuple[str, ...]] = {
     "classification": ("classifier", "pooler"),
     "token_classification": ("token_classifier",),
     "question_answering": ("span_classifier",),
+    "relation": ("relation_classifier", "relation_dense", "pooler"),
 }
 ENCODER_PARTS = ("token_embedding", "embeddings", "block", "pooler")
 # Two classifiers in one model: Hugging Face has a single name for both, so the second one gets a name of its
@@ -189,6 +193,7 @@ def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) ->
         "H": config.hidden_dim,
         "I": config.intermediate_dim,
         "C": classes.get(weight.part, 0),
+        "R": 3 * config.hidden_dim,
         "2": 2,
     }
     return tuple(sizes[letter] for letter in weight.shape)

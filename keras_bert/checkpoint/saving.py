@@ -21,6 +21,7 @@ _WRITERS = {
     "google": google.write_weights,
     "keras_hub": keras_hub.write_weights,
 }
+_CLASSIFIERS = ("classifier", "token_classifier", "relation_classifier")
 # Weights in another form, by which a reader could take the wrong ones.
 _WEIGHT_FILES = {
     "huggingface": ("model.safetensors",),
@@ -50,7 +51,7 @@ def save_pretrained(
 
     - `huggingface`: everything; this is the library's own format. transformers opens it, unless `embedding_dim`
       is narrower than `hidden_dim`, or the set of heads has no class there (then it opens as `BertModel`).
-    - `google`: everything but token classification.
+    - `google`: everything but token classification and relations.
     - `keras_hub`: the encoder alone. keras-hub fixes tanh GELU and an epsilon of 1e-12 in its code; a model with
       another one is written with a warning, for keras-hub will compute something slightly different. One with
       ReLU or narrow embeddings is refused.
@@ -63,7 +64,8 @@ def save_pretrained(
         directory: Where to write; parents are made.
         tokenizer: A `BertTokenizer` whose vocabulary and settings are written too.
         format: `"huggingface"`, `"google"` or `"keras_hub"`.
-        labels: Names of the classes, written to `labels.txt` and, for Hugging Face, `config.json`.
+        labels: Names of the classes, written to `labels.txt` and, for Hugging Face, `config.json`. Of two classifiers,
+            those of the one for whole texts.
 
     Example:
         ```python
@@ -101,13 +103,14 @@ def _describe(model, format, labels):
         )
     dropouts = [layers.get(f"{HEAD_PARTS[head][0]}_dropout") for head in heads]
     rates = [layer.rate for layer in dropouts if layer is not None and layer.rate != config.dropout]
-    counts = [layers[name].units for name in ("classifier", "token_classifier") if name in layers]
+    counts = [layers[name].units for name in _CLASSIFIERS if name in layers]
     settings = Settings(
         config,
         heads,
         classifier_dropout=rates[0] if rates else None,
         labels=_check_labels(labels, counts),
         num_classes=counts[0] if len(counts) == 1 else None,
+        marker_ids=layers["relation_states"].marker_ids if "relation_states" in layers else None,
     )
     return settings, rows
 
@@ -136,11 +139,11 @@ def _check_labels(labels, counts):
     faults = [label for label in labels if not isinstance(label, str) or "\n" in label or not label]
     if faults or len(set(labels)) != len(labels):
         raise ValueError(f"labels={list(labels)!r}: expected different names, one line each.")
-    if counts != [len(labels)]:
+    if counts[:1] != [len(labels)]:
         raise ValueError(
             f"{len(labels)} labels for a model with "
             + (f"{' and '.join(map(str, counts))} classes" if counts else "no classifier")
-            + "; expected one name for each class of one classifier."
+            + "; expected one name for each class of the (first) classifier."
         )
     return labels
 

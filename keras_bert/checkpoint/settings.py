@@ -55,6 +55,7 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "BertForSequenceClassification": ("classification",),
     "BertForTokenClassification": ("token_classification",),
     "BertForQuestionAnswering": ("question_answering",),
+    "BertForMultipleChoice": ("classification",),  # with one class, the score of a choice
 }
 # Hugging Face keys that turn BERT into something else, and the values with which they do not.
 _HARMLESS: dict[str, tuple[Any, ...]] = {
@@ -78,6 +79,7 @@ class Settings:
     labels: tuple[str, ...] | None = None
     num_classes: int | None = None
     architecture: str | None = None
+    marker_ids: tuple[int, int] | None = None  # of a relation head
 
 
 # === Reading ===
@@ -106,8 +108,10 @@ def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
         config,
         heads=_own_heads(own, path) or ARCHITECTURES.get(architecture),
         classifier_dropout=_rate(values.get("classifier_dropout"), path),
-        labels=_labels(values.get("id2label"), path),
+        # The classes of a choice are its places, which have no names.
+        labels=None if architecture == "BertForMultipleChoice" else _labels(values.get("id2label"), path),
         architecture=architecture,
+        marker_ids=_own_markers(own, config, path),
     )
 
 
@@ -174,6 +178,18 @@ def _own_heads(own, path):
     return tuple(heads)
 
 
+def _own_markers(own, config, path):
+    markers = own.get("marker_ids")
+    if markers is None:
+        return None
+    are_ids = isinstance(markers, list) and len(markers) == 2 and all(type(index) is int for index in markers)
+    if not are_ids or not 0 <= min(markers) < max(markers) < config.vocabulary_size:
+        raise CheckpointError(
+            f"{path}: marker_ids is {markers!r}; expected two different ids below {config.vocabulary_size}."
+        )
+    return tuple(markers)
+
+
 def _rate(value, path):
     if value is not None and (not isinstance(value, int | float) or not 0 <= value < 1):
         raise CheckpointError(f"{path}: classifier_dropout is {value!r}; expected a rate from 0 up to 1.")
@@ -194,7 +210,7 @@ def _labels(id2label, path):
 def write_huggingface(settings: Settings) -> dict[str, Any]:
     """The `config.json` of a Hugging Face directory."""
     config, heads = settings.config, tuple(settings.heads or ())
-    known = {frozenset(parts): name for name, parts in ARCHITECTURES.items()}
+    known = {frozenset(parts): name for name, parts in reversed(ARCHITECTURES.items())}  # of several the first
     values = {
         # A set of heads for which transformers has no class: it can open the encoder, we find the rest by our
         # own key.
@@ -213,6 +229,8 @@ def write_huggingface(settings: Settings) -> dict[str, Any]:
     elif settings.num_classes:
         values["num_labels"] = settings.num_classes
     own = {} if frozenset(heads) in known else {"heads": list(heads)}
+    if settings.marker_ids is not None:
+        own["marker_ids"] = list(settings.marker_ids)
     return _with_own(values, config, read_huggingface, own)
 
 

@@ -20,12 +20,17 @@ def add(commands) -> None:
     example = "train.tsv sentiment/ --validation dev.tsv --text sentence --recipe standard"
     command = add_command(commands, "finetune", run, example=example)
     command.add_argument(
-        "data", metavar="DATA", help="labelled texts: .tsv, .csv, .jsonl; CoNLL files for tagging; SQuAD's .json"
+        "data",
+        metavar="DATA",
+        help="labelled texts: .tsv, .csv, .jsonl; CoNLL, SQuAD's and SemEval's files for their tasks",
     )
     command.add_argument("output", type=Path, help="the model directory to write")
     command.add_argument("--model", default="all-MiniLM-L6-v2", help="pretrained weights (default: %(default)s)")
     command.add_argument("--task", choices=tuple(TASKS), default="classification", help="default: %(default)s")
     command.add_argument("--kind", choices=("single_label", "multi_label", "regression"), help="found from the labels")
+    command.add_argument(
+        "--score-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of similarity, such as 0 5"
+    )
     command.add_argument("--head", choices=("softmax", "crf"), help="of a tagger (default: softmax)")
     command.add_argument(
         "--validation", metavar="FILE", help="more of it to measure on; without it a tenth is held out"

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from keras_bert.cli.sentence_tasks import add_label_arguments, open_task
 from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
 
@@ -10,23 +11,22 @@ from keras_bert.cli.words import add_command
 def add(commands) -> None:
     """The command and its arguments."""
     command = add_command(commands, "predict", run, example='sentiment/ "What a lovely film!"')
-    command.add_argument("model", help="a directory that finetune wrote")
+    command.add_argument("model", help="a directory that finetune wrote; with --labels any model")
     command.add_argument("texts", nargs="*", help="texts to answer")
     command.add_argument(
         "--input",
         type=Path,
-        help="a file with a text a line; a tab stands before the second of a pair, or a question's context",
+        help="a file with a text a line; a tab stands before the second of a pair, a question's context, a choice",
     )
+    add_label_arguments(command)
     command.add_argument("--output", type=Path, help="write a line of JSON for each text here")
 
 
 def run(arguments) -> dict:
     """The answers of a fine-tuned model."""
-    from keras_bert.tasks.saved_tasks import load_task
-
-    texts, task = _texts(arguments), load_task(arguments.model)
+    texts, task = _texts(arguments), open_task(arguments)
     commands = find_task(task.name)
-    answers = [commands.plain(answer) for answer in task.predict(texts)]
+    answers = [commands.plain(answer) for answer in commands.ask(task, texts)]
     if arguments.output is not None:
         lines = [{"text": text, "answer": answer} for text, answer in zip(texts, answers, strict=True)]
         arguments.output.write_text(

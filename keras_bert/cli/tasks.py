@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_bert.cli import sentence_tasks as sentences
 from keras_bert.cli.data import read_columns, read_labelled
 
 
@@ -23,6 +24,7 @@ class TaskCommands:
         hold_out: Takes data, gives a tenth of it apart, to measure on.
         plain: An answer as JSON can say it.
         words: That, in words.
+        ask: Takes a task and texts, gives its answers; where texts are more than `predict` takes as they are.
     """
 
     read: Callable
@@ -30,6 +32,7 @@ class TaskCommands:
     hold_out: Callable
     plain: Callable[[Any], Any]
     words: Callable[[Any], str]
+    ask: Callable[[Any, list], Any] = lambda task, texts: task.predict(texts)
 
 
 # === Classification ===
@@ -118,6 +121,71 @@ def _entity_words(answer):
     return ", ".join(f"{one['text']} ({one['label']}, {one['probability']:.0%})" for one in answer) or "none"
 
 
+# === Commands ===
+
+
+def _read_commands(arguments, path, split, kind=None):
+    from keras_bert.tasks.command_rows import read_commands
+
+    return read_commands(path)
+
+
+def _make_assistant(arguments, train):
+    from keras_bert.tasks.intent_slots import IntentSlots
+
+    kinds = {"intents": train.intents, "slots": train.entity_kinds}
+    return IntentSlots.from_pretrained(arguments.model, **kinds, sequence_length=arguments.sequence_length or 64)
+
+
+def _plain_command(answer):
+    numbers = {"intent": answer.intent, "probability": round(answer.probability, 4)}
+    return {**numbers, "slots": _plain_entities(answer.slots)}
+
+
+def _command_words(answer):
+    return f"{answer['intent']} ({answer['probability']:.0%}): {_entity_words(answer['slots'])}"
+
+
+# === Aspects ===
+
+
+def _read_aspects(arguments, path, split, kind=None):
+    from keras_bert.tasks.aspect_rows import read_aspects
+
+    return read_aspects(path, **read_columns(arguments, "text", "pair", "label"))
+
+
+def _make_aspect_classifier(arguments, train):
+    from keras_bert.tasks.aspect import AspectClassifier
+
+    labels, length = sorted({row.label for row in train}), arguments.sequence_length or 128
+    return AspectClassifier.from_pretrained(arguments.model, labels=labels, sequence_length=length)
+
+
+def _plain_polarity(answer):
+    return {"aspect": answer.aspect, "label": answer.label, "probability": round(answer.probability, 4)}
+
+
+def _polarity_words(answer):
+    return f"{answer['aspect']}: {answer['label']} ({answer['probability']:.0%})"
+
+
+# === Relations ===
+
+
+def _read_relations(arguments, path, split, kind=None):
+    from keras_bert.tasks.relation_rows import read_relations
+
+    return read_relations(path, **read_columns(arguments, "text", "label"))
+
+
+def _make_relation_classifier(arguments, train):
+    from keras_bert.tasks.relation import RelationClassifier
+
+    labels, length = sorted({row.label for row in train}), arguments.sequence_length or 128
+    return RelationClassifier.from_pretrained(arguments.model, labels=labels, sequence_length=length)
+
+
 # === Questions ===
 
 
@@ -159,9 +227,31 @@ def _hold_out_tenth(rows):
 
 
 TASKS = {
+    "aspect": TaskCommands(_read_aspects, _make_aspect_classifier, _hold_out_classes, _plain_polarity, _polarity_words),
     "classification": TaskCommands(_read_classes, _make_classifier, _hold_out_classes, _plain_labels, _label_words),
+    "intent_slots": TaskCommands(_read_commands, _make_assistant, _hold_out_tenth, _plain_command, _command_words),
+    "multiple_choice": TaskCommands(
+        sentences.read_choice_rows,
+        sentences.make_chooser,
+        _hold_out_tenth,
+        sentences.plain_choices,
+        sentences.choice_words,
+        sentences.choose,
+    ),
     "question_answering": TaskCommands(_read_questions, _make_answerer, _hold_out_tenth, _plain_answer, _answer_words),
+    "relation": TaskCommands(
+        _read_relations, _make_relation_classifier, _hold_out_classes, _plain_labels, _label_words
+    ),
+    "similarity": TaskCommands(
+        sentences.read_pairs,
+        sentences.make_embedder,
+        _hold_out_tenth,
+        sentences.plain_vector,
+        sentences.vector_words,
+        sentences.embed,
+    ),
     "tagging": TaskCommands(_read_tags, _make_tagger, _hold_out_tenth, _plain_entities, _entity_words),
+    "zero_shot": TaskCommands(_read_classes, sentences.make_zero_shot, _hold_out_classes, _plain_labels, _label_words),
 }
 
 

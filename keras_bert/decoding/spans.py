@@ -86,6 +86,11 @@ class Candidates:
         place = sum(self.nothing.score - span.score <= threshold for span in self.spans)
         return [*self.spans[:place], self.nothing, *self.spans[place:]]
 
+    def best(self, threshold: float | None, n_best: int | None) -> Answer | list[Answer]:
+        """The best answer, or that many of the best where a number is given."""
+        ranked = self.ranked(threshold)
+        return ranked[0] if n_best is None else ranked[:n_best]
+
 
 # === Windows ===
 

@@ -8,6 +8,7 @@ but space is left out, and no word ends before an accent or within an emoji.
 import re
 import sys
 import unicodedata
+from collections.abc import Sequence
 from functools import cache
 
 SPLITTINGS = ("words", "characters", "spaces")
@@ -36,6 +37,22 @@ def split_words(text: str, splitting: str = "words") -> list[tuple[str, int, int
     if splitting not in SPLITTINGS:
         raise ValueError(f"splitting={splitting!r}: expected one of {', '.join(map(repr, SPLITTINGS))}.")
     return [(match.group(), match.start(), match.end()) for match in _pattern(splitting).finditer(text)]
+
+
+def locate_words(text: str | Sequence[str], splitting: str = "words") -> tuple[str, list[tuple[str, int, int]]]:
+    """A text and its words with their places; words that are given are read as the text with a space between them.
+
+    Example:
+        >>> locate_words(["go", "on"])
+        ('go on', [('go', 0, 2), ('on', 3, 5)])
+    """
+    if isinstance(text, str):
+        return text, split_words(text, splitting)
+    words, start = [], 0
+    for word in text:
+        words.append((word, start, start + len(word)))
+        start += len(word) + 1
+    return " ".join(text), words
 
 
 @cache

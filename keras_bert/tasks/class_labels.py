@@ -1,10 +1,15 @@
-"""The names of a classifier's classes: checked once, before anything is built on them.
+"""The names of a classifier's classes, and labels as classes: checked before anything is built on them.
 
-Takes what a user calls labels, gives a tuple of names. A room of its own because every task with classes needs the same
-checks.
+Takes what a user calls labels, gives names, numbers and weights. A room of its own because every task with classes
+needs the same checks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_bert.tasks.label_statistics import class_weights
 
 KINDS = ("single_label", "multi_label", "regression")
 
@@ -26,3 +31,51 @@ def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | N
         twice = sorted({name for name in labels if labels.count(name) > 1})
         raise ValueError(f"labels has {twice} more than once; each class needs a name of its own.")
     return labels
+
+
+def find_class(label: Any, labels: Sequence[str], place: str) -> int:
+    """The class of a label: its name, or its number where no class has that name.
+
+    Example:
+        >>> find_class("good", ["bad", "good"], "Row 1"), find_class(0, ["bad", "good"], "Row 2")
+        (1, 0)
+    """
+    if str(label) in labels:
+        return labels.index(str(label))
+    if isinstance(label, (int, np.integer)) and 0 <= label < len(labels):
+        return int(label)
+    known = ", ".join(map(repr, labels[:10])) + (" …" if len(labels) > 10 else "")
+    raise ValueError(f"{place} has the unknown label {label!r}; the classes are {known}.")
+
+
+def weigh_classes(
+    numbers: np.ndarray, labels: Sequence[str], class_weight: Mapping[str, float] | str | None
+) -> np.ndarray | None:
+    """What each example counts: by the name of its class, or so that every class counts the same; `None` is 1 for all.
+
+    Example:
+        >>> weigh_classes(np.array([0, 1, 1]), ["bad", "good"], {"bad": 2.0}).tolist()
+        [2.0, 1.0, 1.0]
+    """
+    if class_weight is None:
+        return None
+    if class_weight == "balanced":
+        class_weight = class_weights([labels[number] for number in numbers])
+    unknown = [name for name in class_weight if name not in labels]
+    if unknown:
+        raise ValueError(f"class_weight names {unknown}, which are no classes; the classes are {list(labels)}.")
+    return np.array([class_weight.get(name, 1.0) for name in labels], "float32")[numbers]
+
+
+def check_not_constant(numbers: np.ndarray, labels: Sequence[str], count: int | None = None) -> None:
+    """An error where all examples have one class.
+
+    Example:
+        >>> check_not_constant(np.array([0, 1]), ["bad", "good"])
+    """
+    present = np.unique(numbers)
+    if len(present) == 1:
+        raise ValueError(
+            f"All {len(numbers) if count is None else count:,} examples are {labels[present[0]]!r}; expected at least "
+            "two classes, or there is nothing to tell apart."
+        )

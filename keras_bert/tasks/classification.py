@@ -16,11 +16,10 @@ import numpy as np
 from keras_bert.checkpoint import load_labels, load_model
 from keras_bert.decoding import choose_labels, mean_by_owner, rank_labels, sigmoid
 from keras_bert.heads import bert_model
-from keras_bert.tasks.class_labels import check_labels
+from keras_bert.tasks.class_labels import check_labels, check_not_constant, find_class, weigh_classes
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.metrics import classification_report, multilabel_report, regression_report
 from keras_bert.tasks.prepared_data import PreparedData
-from keras_bert.tasks.rows import class_weights
 from keras_bert.tasks.task import Task
 from keras_bert.training.best_weights import Score
 
@@ -184,12 +183,8 @@ class TextClassifier(Task):
 
     def _check_training(self, data):
         super()._check_training(data)
-        present = np.unique(data.labels)
-        if self.kind == "single_label" and len(present) == 1:
-            raise ValueError(
-                f"All {data.num_examples:,} examples are {self._labels[present[0]]!r}; expected at least two classes, "
-                "or there is nothing to tell apart."
-            )
+        if self.kind == "single_label":
+            check_not_constant(data.labels, self._labels, data.num_examples)
 
     def _encode(self, example):
         """A label as the loss takes it."""
@@ -204,30 +199,14 @@ class TextClassifier(Task):
         if self.kind == "multi_label":
             names = (label,) if isinstance(label, (str, int)) else label
             hot = np.zeros(len(self._labels), "float32")
-            hot[[self._index(name, place) for name in names]] = 1.0
+            hot[[find_class(name, self._labels, place) for name in names]] = 1.0
             return hot
-        return np.asarray(self._index(label, place), "int32")
-
-    def _index(self, label, place):
-        """The class of a label: its name, or its number where no class has that name."""
-        if str(label) in self._labels:
-            return self._labels.index(str(label))
-        if isinstance(label, (int, np.integer)) and 0 <= label < len(self._labels):
-            return int(label)
-        known = ", ".join(map(repr, self._labels[:10])) + (" …" if len(self._labels) > 10 else "")
-        raise ValueError(f"{place} has the unknown label {label!r}; the classes are {known}.")
+        return np.asarray(find_class(label, self._labels, place), "int32")
 
     def _weights(self, labels, class_weight):
-        if class_weight is None:
-            return None
-        if self.kind != "single_label":
+        if class_weight is not None and self.kind != "single_label":
             raise ValueError(f"class_weight works for one label a text, not for {self.kind}; leave it out.")
-        if class_weight == "balanced":
-            class_weight = class_weights([self._labels[label] for label in labels])
-        unknown = [name for name in class_weight if name not in self._labels]
-        if unknown:
-            raise ValueError(f"class_weight names {unknown}, which are no classes; the classes are {self.labels}.")
-        return np.array([class_weight.get(name, 1.0) for name in self._labels], "float32")[labels]
+        return weigh_classes(labels, self._labels, class_weight)
 
     def _report(self, outputs, data):
         logits = mean_by_owner(outputs[_OUTPUT], data.owners)

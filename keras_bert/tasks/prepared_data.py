@@ -1,10 +1,10 @@
 """Examples as a task trains on them: tokenized rows with their labels, and where each row came from.
 
 A value that tasks make and `Task` trains on. A room of its own because one example may become several rows (windows of
-a long text), and whoever measures has to put them together again.
+a long text, the choices of a question), and whoever measures has to put them together again.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ class PreparedData:
         weights: What each row counts; `None` is 1 for all.
         owners: The example that each row came from.
         notes: What was dropped or cut, in words.
+        texts_per_example: Where an example is a group of texts: how many, one after the other. Labels and weights then
+            have a row for each group.
     """
 
     tokenized: TokenizedTexts
@@ -29,6 +31,7 @@ class PreparedData:
     weights: np.ndarray | None
     owners: np.ndarray
     notes: tuple[str, ...] = ()
+    texts_per_example: int = field(default=1, kw_only=True)
 
     @property
     def num_examples(self) -> int:
@@ -36,12 +39,14 @@ class PreparedData:
         return int(self.owners.max()) + 1 if len(self.owners) else 0
 
     def first_rows(self, count: int) -> "PreparedData":
-        """The first `count` rows, each counting 1."""
-        rows = np.arange(min(count, len(self.tokenized)))
+        """The first `count` rows, each counting 1; whole groups, and at least one."""
+        group = self.texts_per_example
+        examples = np.arange(min(max(1, count // group), len(self.tokenized) // group))
+        rows = np.arange(len(examples) * group)
         owners = np.unique(self.owners[rows], return_inverse=True)[1]
         labels = self.labels
         if isinstance(labels, dict):
-            labels = {name: values[rows] for name, values in labels.items()}
+            labels = {name: values[examples] for name, values in labels.items()}
         elif labels is not None:
-            labels = labels[rows]
+            labels = labels[examples]
         return replace(self, tokenized=self.tokenized.take(rows), labels=labels, weights=None, owners=owners)

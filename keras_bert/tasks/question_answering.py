@@ -22,7 +22,7 @@ from keras_bert.encoder import MASK_BIAS, encoder_config
 from keras_bert.heads import bert_model
 from keras_bert.tasks.question_windows import PreparedQuestions, prepare_questions
 from keras_bert.tasks.questions import Question
-from keras_bert.tasks.squad import as_questions, check_pairs
+from keras_bert.tasks.squad import as_pairs, as_questions
 from keras_bert.tasks.squad_metrics import AnswerReport, answer_report
 from keras_bert.tasks.task import Task
 from keras_bert.training.best_weights import Score
@@ -155,15 +155,7 @@ class QuestionAnswerer(Task):
             answerer.predict([("Where?", "It is in Rome."), ("Who?", "It is Anna.")], n_best=3)
             ```
         """
-        if isinstance(question, str):
-            if context is None:
-                raise TypeError("There is no context; expected predict(question, context), or a list of such pairs.")
-            return self.predict([(question, context)], n_best=n_best, batch_size=batch_size)[0]
-        if context is not None:
-            raise TypeError("Several questions bring their contexts along: predict([(question, context), …]).")
-        if _is_pair(question):
-            return self.predict([question], n_best=n_best, batch_size=batch_size)[0]
-        pairs = check_pairs(question)
+        pairs, is_one = as_pairs(question, context)
         if not pairs:
             return []
         data = self._read([Question(*pair) for pair in pairs])
@@ -173,8 +165,8 @@ class QuestionAnswerer(Task):
             self._outputs(data.tokenized, batch_size=batch_size), data, 1 if n_best is None else n_best
         )
         threshold = self.no_answer_threshold if self.unanswerable else None
-        ranked = [candidates.ranked(threshold) for candidates in found]
-        return [answers[0] if n_best is None else answers[:n_best] for answers in ranked]
+        answers = [candidates.best(threshold, n_best) for candidates in found]
+        return answers[0] if is_one else answers
 
     def evaluate(self, x, y=None) -> AnswerReport:
         """Exact match and F1, as SQuAD has them, on questions with right answers in any form that `fit` takes."""
@@ -298,7 +290,3 @@ class QuestionAnswerer(Task):
 def _check_metric(metric):
     if metric not in _METRICS:
         raise ValueError(f"metric={metric!r} is unknown for answers; choose one of {', '.join(_METRICS)}.")
-
-
-def _is_pair(value):
-    return isinstance(value, tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)

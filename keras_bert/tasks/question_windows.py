@@ -7,17 +7,13 @@ each of them.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_bert.decoding.spans import Passage, context_windows
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.questions import Question
-from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
-
-if TYPE_CHECKING:
-    from keras_bert.tokenizer import BertTokenizer
+from keras_bert.tokenized_texts import FlatTokenizer, TokenizedTexts, tokenize_texts
 
 # === Values ===
 
@@ -64,7 +60,7 @@ class PreparedQuestions(PreparedData):
 
 
 def prepare_questions(
-    tokenizer: "BertTokenizer",
+    tokenizer: FlatTokenizer,
     questions: Sequence[Question],
     *,
     sequence_length: int,
@@ -78,7 +74,7 @@ def prepare_questions(
     "the answer is not here" would be wrong for some of them.
 
     Args:
-        tokenizer: With `tokenize_with_offsets`.
+        tokenizer: A `BertTokenizer`, or another with its flat methods.
         questions: The questions.
         sequence_length, stride: As for `make_rows`.
         max_question_length: Longer questions are cut.
@@ -118,16 +114,15 @@ def prepare_questions(
 
 
 def tokenize_contexts(
-    tokenizer: "BertTokenizer", contexts: Sequence[str], *, batch: int = 1024
+    tokenizer: FlatTokenizer, contexts: Sequence[str], *, batch: int = 1024
 ) -> list[TokenizedContext]:
     """Contexts with the offsets of their tokens; one that several questions share is tokenized once."""
     different = list(dict.fromkeys(contexts))
     tokenized = {}
     for start in range(0, len(different), batch):
         texts = different[start : start + batch]
-        ids, starts, ends = tokenizer.tokenize_with_offsets(texts)
-        splits = ids.row_splits.numpy()
-        columns = [ragged.values.numpy() for ragged in (ids, starts, ends)]
+        ids, splits, *offsets = tokenizer.tokenize_flat_with_offsets(texts)
+        columns = (ids, *offsets)
         for text, begin, end in zip(texts, splits[:-1], splits[1:], strict=True):
             tokenized[text] = TokenizedContext(text, *(column[begin:end] for column in columns))
     return [tokenized[text] for text in contexts]

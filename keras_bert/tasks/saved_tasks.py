@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from keras_bert.checkpoint.hub import find_directory
+from keras_bert.whole_files import write_whole
 
 if TYPE_CHECKING:
     from keras_bert.tasks.task import Task
@@ -18,9 +19,15 @@ if TYPE_CHECKING:
 SETTINGS = "keras_bert_task.json"
 # Where each task lives; `load_task` imports what it needs and nothing else.
 TASKS = {
+    "aspect": "keras_bert.tasks.aspect:AspectClassifier",
     "classification": "keras_bert.tasks.classification:TextClassifier",
+    "intent_slots": "keras_bert.tasks.intent_slots:IntentSlots",
+    "multiple_choice": "keras_bert.tasks.multiple_choice:MultipleChoice",
     "question_answering": "keras_bert.tasks.question_answering:QuestionAnswerer",
+    "relation": "keras_bert.tasks.relation:RelationClassifier",
+    "similarity": "keras_bert.tasks.similarity:SentenceEmbedder",
     "tagging": "keras_bert.tasks.tagging:EntityTagger",
+    "zero_shot": "keras_bert.tasks.zero_shot:ZeroShotClassifier",
 }
 
 
@@ -54,7 +61,4 @@ def read_settings(directory: str | os.PathLike) -> dict:
 
 def write_settings(directory: str | os.PathLike, settings: dict) -> None:
     """Write the settings of a task beside its model, whole or not at all."""
-    path = Path(directory) / SETTINGS
-    partial = path.with_name(f".{SETTINGS}.partial")
-    partial.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(partial, path)
+    write_whole(Path(directory) / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

@@ -16,7 +16,16 @@ from typing import Any
 from keras_bert.tasks.questions import DroppedQuestion, GoldAnswer, Question, QuestionReport, Questions
 from keras_bert.tasks.tables import read_records
 
-__all__ = ["GoldAnswer", "Question", "QuestionReport", "Questions", "as_questions", "check_pairs", "read_squad"]
+__all__ = [
+    "GoldAnswer",
+    "Question",
+    "QuestionReport",
+    "Questions",
+    "as_pairs",
+    "as_questions",
+    "check_pairs",
+    "read_squad",
+]
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -92,6 +101,27 @@ def as_questions(x: Any, y: Any = None) -> Questions:
         except _BadEntry as error:
             raise ValueError(f"Question {number} ({pair[0][:40]!r}): {error}.") from None
     return _as_sequence(questions, (), [])
+
+
+def as_pairs(question: Any, context: str | None = None) -> tuple[list[tuple[str, str]], bool]:
+    """What `predict` was asked, as pairs, and whether it was one question.
+
+    Args:
+        question: A question; a pair of question and context; or a list of such pairs.
+        context: The context of the one question.
+
+    Example:
+        >>> as_pairs("Where?", "In Rome.")
+        ([('Where?', 'In Rome.')], True)
+    """
+    if isinstance(question, str):
+        if context is None:
+            raise TypeError("There is no context; expected (question, context), or a list of such pairs.")
+        return check_pairs([(question, context)]), True
+    if context is not None:
+        raise TypeError("Several questions bring their contexts along: [(question, context), …].")
+    is_one = isinstance(question, tuple) and len(question) == 2 and all(isinstance(part, str) for part in question)
+    return check_pairs([question] if is_one else question), is_one
 
 
 def check_pairs(pairs: Iterable) -> list[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """Sentences of words → rows of tokens that know where each word stands.
 
-Takes a tokenizer and words, gives `TaggedData`. A room of its own because words, pieces, windows and special tokens are
-four ways to count the same text, and all tasks that label words need the way from one to the other: training puts
-labels on tokens by it, and answers read logits off tokens by it.
+Takes a tokenizer and words, gives `TaggedData`. NumPy alone, for the device reads in the same way. A room of its own
+because words, pieces, windows and special tokens are four ways to count the same text, and all tasks that label words
+need the way from one to the other: training puts labels on tokens by it, and answers read logits off tokens by it.
 """
 
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from keras_bert.decoding.entities import widest_context
+from keras_bert.decoding.entities import Entity, find_entities, widest_context
 from keras_bert.decoding.words import split_words
 from keras_bert.tasks.prepared_data import PreparedData
-from keras_bert.tokenized_texts import TokenLabels, tokenize_words
+from keras_bert.tokenized_texts import FlatTokenizer, TokenLabels, tokenize_words
 
 _WORDS_LOOKED_AT = 10_000
 
@@ -59,12 +59,16 @@ class TaggedData(PreparedData):
 
 
 def arrange_words(
-    tokenizer, sentences: Sequence[Sequence[str]], *, sequence_length: int, long_texts: str = "windows"
+    tokenizer: FlatTokenizer,
+    sentences: Sequence[Sequence[str]],
+    *,
+    sequence_length: int,
+    long_texts: str = "windows",
 ) -> TaggedData:
     """Sentences as rows of at most `sequence_length` tokens, with the place of each word.
 
     Args:
-        tokenizer: A `BertTokenizer`.
+        tokenizer: A `BertTokenizer`, or another with its flat methods.
         sentences: The words of each sentence.
         sequence_length: The most tokens of a row, special ones included.
         long_texts: `"windows"` reads long sentences in overlapping windows, `"cut"` cuts them, with a note.
@@ -91,6 +95,34 @@ def arrange_words(
     word_splits = np.concatenate([[0], np.cumsum([len(words) for words in sentences], dtype=np.int64)])
     ids = replace(numbered, first_ids=tokenized.first_ids[pieces])
     return TaggedData(ids, None, None, owners, notes, places=tokens[first_pieces], word_splits=word_splits)
+
+
+def read_entities(
+    located: Sequence[tuple[str, list]],
+    data: TaggedData,
+    logits: np.ndarray,
+    tags: Sequence[str],
+    scores: np.ndarray,
+    *,
+    threshold: float = 0.0,
+) -> list[list[Entity]]:
+    """The entities of every text, from the logits of its words.
+
+    Args:
+        located: Each text and its words, as `locate_words` gives them.
+        data: The same words, from `arrange_words`.
+        logits: Of the words of all texts, `[words, C]`: those at `data.places`, whatever stands where there is none.
+        tags: The tags, in the order of the logits.
+        scores: From `transition_scores`.
+        threshold: The least probability of an entity that is given.
+    """
+    answers = []
+    sentences = zip(located, data.by_sentence(data.places), data.by_sentence(logits), strict=True)
+    for (text, words), places, rows in sentences:
+        kept = [words[index] for index in np.flatnonzero(places >= 0)]
+        found = find_entities(text, kept, rows[places >= 0], tags, scores)
+        answers.append([entity for entity in found if entity.probability >= threshold])
+    return answers
 
 
 def find_splitting(sentences: Sequence[Sequence[str]]) -> str:

@@ -17,14 +17,15 @@ import numpy as np
 
 from keras_bert.checkpoint import load_labels, load_model
 from keras_bert.decoding import softmax
-from keras_bert.decoding.entities import best_path, fill_tags, find_entities, log_partition, path_score
-from keras_bert.decoding.tags import NEVER, OUTSIDE, SCHEMES, split_tag, transition_scores
-from keras_bert.decoding.words import SPLITTINGS, split_words
+from keras_bert.decoding.entities import log_partition, path_score
+from keras_bert.decoding.tags import NEVER, OUTSIDE, transition_scores
+from keras_bert.decoding.words import SPLITTINGS, locate_words
 from keras_bert.heads import bert_model
 from keras_bert.tasks.crf import CRFLoss, LinearChainCRF
 from keras_bert.tasks.entity_metrics import EntityReport, count_entities, entity_report
-from keras_bert.tasks.tag_schemes import convert_tags, describe_broken, entity_kinds, make_tags
-from keras_bert.tasks.tagged_data import TaggedData, arrange_words, find_splitting
+from keras_bert.tasks.tag_codec import TagCodec
+from keras_bert.tasks.tag_schemes import describe_broken, make_tags
+from keras_bert.tasks.tagged_data import TaggedData, arrange_words, find_splitting, read_entities
 from keras_bert.tasks.tagged_rows import TaggedRows, as_tagged_rows
 from keras_bert.tasks.task import Task, is_pair_of_xy
 from keras_bert.training.best_weights import Score
@@ -78,19 +79,15 @@ class EntityTagger(Task):
         **kwargs,
     ):
         super().__init__(model, tokenizer, long_texts=long_texts, **kwargs)
-        for name, value, known in (
-            ("head", head, _HEADS),
-            ("scheme", scheme, SCHEMES),
-            ("splitting", splitting, ("auto", *SPLITTINGS)),
-        ):
+        for name, value, known in (("head", head, _HEADS), ("splitting", splitting, ("auto", *SPLITTINGS))):
             if value not in known:
                 raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, known))}.")
-        self._tags, self.head, self.scheme = _check_tags(labels, model), head, scheme
-        self.constrained, self.splitting = constrained, splitting
-        count = len(self._tags)
+        self.head, self.splitting = head, splitting
+        self._codec = TagCodec(labels, scheme, constrained)
+        self._tags = self._codec.tags
+        count = check_tag_count(model, self._tags)
         given = np.zeros((count + 1, count)) if transitions is None else transitions
         self.transitions = np.asarray(given, "float32") if head == "crf" else None
-        self._classes = {split_tag(tag): index for index, tag in enumerate(self._tags)}
 
     @classmethod
     def from_pretrained(
@@ -137,12 +134,26 @@ class EntityTagger(Task):
     @property
     def entity_kinds(self) -> list[str]:
         """The kinds of entities."""
-        return entity_kinds(self._tags)
+        return self._codec.kinds
+
+    @property
+    def scheme(self) -> str:
+        """The scheme of the tags."""
+        return self._codec.scheme
+
+    @property
+    def constrained(self) -> bool:
+        """Whether answers keep to the scheme."""
+        return self._codec.constrained
+
+    @constrained.setter
+    def constrained(self, value: bool) -> None:
+        self._codec = TagCodec(self._tags, self.scheme, value)
 
     @property
     def scores(self) -> np.ndarray:
         """What decoding takes: the score of each tag behind each other, `[C + 1, C + 1]`."""
-        return self._scores(self.transitions)
+        return self._codec.scores(self.transitions)
 
     # === Training ===
 
@@ -187,18 +198,12 @@ class EntityTagger(Task):
         """
         if isinstance(texts, str):
             return self.predict([texts], threshold=threshold, batch_size=batch_size)[0]
-        located = [self._locate(text) for text in texts]
+        splitting = "words" if self.splitting == "auto" else self.splitting
+        located = [locate_words(text, splitting) for text in texts]
         if not located:
             return []
         data, logits = self._word_logits([[word for word, _, _ in words] for _, words in located], batch_size)
-        answers, scores = [], self.scores
-        for (text, words), places, rows in zip(
-            located, data.by_sentence(data.places), data.by_sentence(logits), strict=True
-        ):
-            kept = [words[index] for index in np.flatnonzero(places >= 0)]
-            found = find_entities(text, kept, rows[places >= 0], self._tags, scores)
-            answers.append([entity for entity in found if entity.probability >= threshold])
-        return answers
+        return read_entities(located, data, logits, self._tags, self.scores, threshold=threshold)
 
     def predict_tags(self, sentences: Sequence[Sequence[str]], *, batch_size: int = 64) -> list[list[str]]:
         """The tags of words: one for each, in the scheme of the tagger."""
@@ -206,24 +211,14 @@ class EntityTagger(Task):
             raise TypeError("predict_tags takes lists of words; predict() takes texts.")
         sentences = [list(words) for words in sentences]
         data, logits = self._word_logits(sentences, batch_size)
-        return self._decode(logits, data, self.scores) if sentences else []
+        return self._codec.decode(logits, data, self.scores) if sentences else []
 
     def evaluate(self, x, y=None, *, columns: dict | None = None) -> EntityReport:
         """Measure on tagged words, in any form that `fit` takes; entities count as wholes, as in seqeval."""
         data = self._prepare(x, y, **(columns or {}))
-        found = self._decode(self._pick(self._outputs(data.tokenized), data), data, self.scores)
-        report = entity_report(self._true_tags(data), found)
+        found = self._codec.decode(self._pick(self._outputs(data.tokenized), data), data, self.scores)
+        report = entity_report(self._codec.true_tags(data), found)
         return replace(report, notes=(*report.notes, *data.notes))
-
-    def _locate(self, text):
-        """A text and its words with their places."""
-        if isinstance(text, str):
-            return text, split_words(text, "words" if self.splitting == "auto" else self.splitting)
-        words, start = [], 0
-        for word in text:
-            words.append((word, start, start + len(word)))
-            start += len(word) + 1
-        return " ".join(text), words
 
     def _word_logits(self, sentences, batch_size):
         data = self._arrange(sentences)
@@ -237,17 +232,6 @@ class EntityTagger(Task):
     def _pick(outputs, data):
         """The logits of each word's first piece."""
         return outputs[_OUTPUT][data.places]  # of words without pieces any row, which nobody looks at
-
-    def _decode(self, logits, data, scores) -> list[list[str]]:
-        """The tags of all words."""
-        found = []
-        for rows, places in zip(data.by_sentence(logits), data.by_sentence(data.places), strict=True):
-            path = best_path(np.asarray(rows[places >= 0], np.float64), scores)
-            found.append(fill_tags([self._tags[index] for index in path], places >= 0))
-        return found
-
-    def _scores(self, transitions):
-        return transition_scores(self._tags, scheme=self.scheme, transitions=transitions, constrained=self.constrained)
 
     # === What a task adds ===
 
@@ -271,7 +255,7 @@ class EntityTagger(Task):
             seed=seed,
         )
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed):
+    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
         model = self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
         if self.head == "softmax":
             return model
@@ -304,9 +288,9 @@ class EntityTagger(Task):
         missing = [example.row for example in rows if example.tags is None]
         if missing:
             raise ValueError(f"Row {missing[0]} has no tags; expected one for every word.")
-        tags = np.concatenate([self._encode(example) for example in rows])
+        tags = np.concatenate([self._codec.encode(example) for example in rows])
         data = self._arrange(rows.words)
-        labels = data.token_labels(self._without_gaps(tags, data), chained=self.head == "crf")
+        labels = data.token_labels(self._codec.without_gaps(tags, data), chained=self.head == "crf")
         broken = describe_broken(rows.tags, [example.row for example in rows])
         return replace(data, labels=labels, tags=tags, notes=(*rows.notes, *broken, *data.notes))
 
@@ -314,27 +298,6 @@ class EntityTagger(Task):
         return arrange_words(
             self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts=self.long_texts
         )
-
-    def _encode(self, example):
-        """The tags of a sentence as classes."""
-        parts = [split_tag(tag) for tag in convert_tags(example.tags, self.scheme)]
-        unknown = next((part for part in parts if part not in self._classes), None)
-        if unknown is not None:
-            raise ValueError(
-                f"Row {example.row} ({' '.join(example.words)[:40]!r}) has an entity of the unknown kind "
-                f"{unknown[1]!r}; the kinds are {', '.join(map(repr, self.entity_kinds))}."
-            )
-        return np.array([self._classes[part] for part in parts], np.int32)
-
-    def _without_gaps(self, tags, data):
-        """The tags of the words that have a piece; where one is left out, those around it are legal neighbours."""
-        if (data.places >= 0).all():
-            return tags
-        kept = []
-        for part, places in zip(data.by_sentence(tags), data.by_sentence(data.places), strict=True):
-            names = [self._tags[index] for index in part[places >= 0]]
-            kept += [self._classes[split_tag(tag)] for tag in convert_tags(names, self.scheme)]
-        return np.array(kept, np.int32)
 
     def _check_training(self, data):
         super()._check_training(data)
@@ -345,14 +308,11 @@ class EntityTagger(Task):
                 "or there is nothing to learn."
             )
 
-    def _true_tags(self, data):
-        return [[self._tags[index] for index in part] for part in data.by_sentence(data.tags)]
-
     def _score(self, outputs, data, metric):
         # While it trains, a model's own transitions come with its outputs.
-        scores = self._scores(outputs.get(_TRANSITIONS, self.transitions))
-        logits, true = self._pick(outputs, data), self._true_tags(data)
-        found = self._decode(logits, data, scores)
+        scores = self._codec.scores(outputs.get(_TRANSITIONS, self.transitions))
+        logits, true = self._pick(outputs, data), self._codec.true_tags(data)
+        found = self._codec.decode(logits, data, scores)
         counts = count_entities(true, found)
         right = [a == b for pair in zip(true, found, strict=True) for a, b in zip(*pair, strict=True)]
         numbers = {name: getattr(counts, name) for name in ("f1", "precision", "recall")}
@@ -392,14 +352,11 @@ class EntityTagger(Task):
         return {**settings, "labels": load_labels(directory)}
 
 
-def _check_tags(labels, model):
+def check_tag_count(model: keras.Model, tags: Sequence[str]) -> int:
+    """How many tags there are; an error where the model's token classifier has another number of outputs."""
     if _OUTPUT not in model.output:
         raise ValueError(f"The model gives {', '.join(model.output)}; expected {_OUTPUT}, a token classifier.")
-    tags = tuple(map(str, labels))
-    wrong = [tag for tag in tags if split_tag(tag) is None]
-    if wrong or OUTSIDE not in tags:
-        raise ValueError(f"labels={list(tags)[:12]}: expected tags of words: 'O', 'B-PER', 'I-PER' …")
     classes = model.output[_OUTPUT].shape[-1]
     if classes != len(tags):
         raise ValueError(f"The model has {classes} outputs, and there are {len(tags)} tags: {list(tags)}.")
-    return tags
+    return classes

@@ -5,6 +5,7 @@ of its own because loading, fitting, predicting in batches of similar length, sa
 directory are the same for all tasks; a task adds its heads, its loss, its measure and what an answer is.
 """
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -84,6 +85,10 @@ class Task(ABC):
     def _loss(self) -> dict:
         """The loss of each output."""
 
+    def _training_loss(self) -> dict:
+        """The loss of each output of the model that trains."""
+        return self._loss()
+
     @abstractmethod
     def _score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
         """How good outputs are, by one number."""
@@ -97,14 +102,23 @@ class Task(ABC):
     # Whether training can put several texts into one row: where heads take `pooled_output` or each token by itself.
     trains_packed: ClassVar[bool] = False
 
+    # Whether an example is a group of texts that a loss sees together. Such tasks train packed, and in no other way.
+    trains_groups: ClassVar[bool] = False
+
+    # How many texts are a group in the data that is trained on: `_build_for_training` shapes by it.
+    texts_per_example: int = 1
+
     # The outputs `[B, T, …]` that have a value for each token.
     token_outputs: ClassVar[tuple[str, ...]] = ()
 
     # Layers that `_build_for_training` adds; what they learn goes through `_learned_beside` and `_keep_beside`.
     training_layers: ClassVar[tuple[str, ...]] = ()
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed) -> keras.Model:
-        """The model that trains; it differs from `_build`'s where a loss needs more than the outputs."""
+    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None) -> keras.Model:
+        """The model that trains; it differs from `_build`'s where a loss needs more than the outputs.
+
+        `table` has the ids of the token table's rows where training renumbers them, for heads that know tokens by id.
+        """
         return self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
 
     def _learned_beside(self, model: keras.Model) -> dict[str, np.ndarray]:
@@ -139,6 +153,11 @@ class Task(ABC):
             loss: A loss for the task's output; `None` takes the task's own.
             options: As for `keras.Model.compile`.
         """
+        if self.trains_groups:
+            raise ValueError(
+                f"{type(self).__name__} trains on groups of texts, which model.fit cannot: leave compile() out, and "
+                "pass fit() a recipe and changes of it, such as learning_rate=5e-5."
+            )
         self.model.compile(optimizer, self._loss() if loss is None else loss, **options)
         self._user_compiled = True
 
@@ -179,6 +198,7 @@ class Task(ABC):
         columns = columns or {}
         train = self._prepare(x, y, class_weight=class_weight, **columns)
         self._check_training(train)
+        self.texts_per_example = train.texts_per_example
         check = None
         if validation_data is not None:
             inputs, targets = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
@@ -199,7 +219,7 @@ class Task(ABC):
         table = train.tokenized.used_ids() if recipe.trains == "all" else None
         batches, steps = self._training_batches(train, recipe.batch_size, packed=self._packs(), table=table)
         # Without validation data the first rows of the training data still show whether a run has degenerated.
-        sample = check if check is not None else train.first_rows(256)
+        sample = check if check is not None else self._training_sample(train)
         plain = self._build_from_config(self.config)
 
         def measure(model):
@@ -212,7 +232,7 @@ class Task(ABC):
             lambda seed: self._fresh_model(recipe, seed, table),
             batches,
             recipe if check is not None else replace(recipe, patience=None, evaluations=1),
-            loss=self._loss(),
+            loss=self._training_loss(),
             steps_per_epoch=steps,
             measure=measure,
             metric=metric if check is not None else f"training_{metric}",
@@ -223,6 +243,9 @@ class Task(ABC):
         self._keep_beside(self._learned_beside(model))
         self.fresh_heads, self._last_forward = False, None  # lets go of the model that was trained
         return replace(report, notes=train.notes + (check.notes if check is not None else ()))
+
+    def _training_sample(self, train):
+        return train.first_rows(256)
 
     def _fit_compiled(self, train, check, callbacks, verbose, *, epochs=1, batch_size=32, seed=0):
         batches, steps = self._training_batches(train, batch_size)
@@ -242,19 +265,21 @@ class Task(ABC):
         tokenized = data.tokenized if table is None else data.tokenized.renumbered(table)
         given = (tokenized, self._targets(data.labels))
         options = {"batch_size": batch_size, "sample_weights": data.weights}
+        group = data.texts_per_example
         if packed:
-            shape = packed_shape(tokenized.lengths, batch_size=batch_size, hidden_dim=self.config.hidden_dim)
+            sizes = {"batch_size": batch_size, "hidden_dim": self.config.hidden_dim, "group": group}
+            shape = packed_shape(tokenized.lengths, **sizes)
         else:
             widths = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
 
         def batches(seed, epoch, epochs):
             order = {"epoch": epoch, "epochs": epochs, **options}
             if packed:
-                return packed_batches(*given, shape=shape, seed=seed, **order)
+                return packed_batches(*given, shape=shape, seed=seed, group=group, **order)
             # Filled up, the last batch is one shape less for XLA to compile.
             return bucketed_batches(*given, boundaries=widths, shuffle_seed=seed, fill_last=True, **order)
 
-        return batches, -(-len(tokenized) // batch_size)
+        return batches, -(-len(tokenized) // (group * batch_size))
 
     def _targets(self, labels):
         """The labels by the name of the output."""
@@ -265,7 +290,12 @@ class Task(ABC):
 
     def _packs(self):
         # Under several devices each would get a part of the rows, and places that are in the others' parts.
-        return self.trains_packed and not tf.distribute.has_strategy()
+        if self.trains_groups and tf.distribute.has_strategy():
+            raise ValueError(
+                f"{type(self).__name__} trains on groups of texts, on one device; call fit() outside of the "
+                f"{type(tf.distribute.get_strategy()).__name__}'s scope."
+            )
+        return (self.trains_packed or self.trains_groups) and not tf.distribute.has_strategy()
 
     def _fresh_model(self, recipe, seed, table):
         """A new model to train, with the weights of this one; heads that never trained are drawn by the seed."""
@@ -275,7 +305,7 @@ class Task(ABC):
         rate = recipe.classifier_dropout
         encoder = bert_encoder(config, packed=self._packs(), seed=seed)
         encoder = with_example_starts(encoder) if self._packs() else encoder
-        model = self._build_for_training(encoder, classifier_dropout=rate, seed=seed)
+        model = self._build_for_training(encoder, classifier_dropout=rate, seed=seed, table=table)
         copy_weights(
             self.model,
             model,
@@ -287,6 +317,30 @@ class Task(ABC):
 
     def _build_from_config(self, config):
         return self._build(bert_encoder(config), classifier_dropout=None, seed=None)
+
+    def on_encoder(self, config: BertConfig, *, tokenizer: BertTokenizer | None = None, seed: int | None = None):
+        """The same task, with its labels and settings, on another encoder with fresh weights.
+
+        Args:
+            config: The sizes of the encoder.
+            tokenizer: Another vocabulary; `None` keeps this one.
+            seed: Of the weights.
+
+        Example:
+            ```python
+            smaller = classifier.on_encoder(classifier.config.replace(num_layers=3))
+            ```
+        """
+        twin = copy.copy(self)
+        twin.tokenizer = self.tokenizer if tokenizer is None else tokenizer
+        check_vocabulary(twin.tokenizer, config)
+        if config.max_sequence_length < self.sequence_length:
+            raise ValueError(
+                f"The encoder has {config.max_sequence_length} positions, the task reads {self.sequence_length} tokens."
+            )
+        twin.model = twin._build(bert_encoder(config, seed=seed), classifier_dropout=None, seed=seed)
+        twin.fresh_heads, twin._user_compiled, twin._last_forward = True, False, None
+        return twin
 
     # === Answers ===
 
@@ -362,6 +416,11 @@ class Task(ABC):
         task = settings.pop("task")
         if task != cls.name:
             raise ValueError(f"{directory} holds the task {task!r}, not {cls.name!r}; open it with load_task.")
+        return cls._open(directory, settings)
+
+    @classmethod
+    def _open(cls, directory, settings):
+        """The task of a directory by its settings, wherever these were kept."""
         model, tokenizer = load_model(directory)
         return cls(model, tokenizer, **cls._from_settings(settings, directory))
 

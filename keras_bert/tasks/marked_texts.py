@@ -1,0 +1,185 @@
+"""A text with two marked entities: the value, and the forms in which people write it.
+
+Takes a text with tags (`The <e1>child</e1> lay in the <e2>cradle</e2>.`), or a text and two places in it; gives a
+`MarkedText`, or the reason why there is none. A room of its own because files, lists and `predict` take the same forms
+and must refuse the same things: a tag that is missing, entities that overlap, are empty, or lie outside of the text.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+Span = tuple[int, int]
+
+_TAGS = ("<e1>", "</e1>", "<e2>", "</e2>")
+_TAG = re.compile("|".join(_TAGS))
+_TWO_NUMBERS = re.compile(r"[\[(]?\s*(\d+)\s*[,:; -]\s*(\d+)\s*[\])]?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class MarkedText:
+    """A text and the places of two entities in it, of which either may come first.
+
+    Args:
+        text: The text, without tags.
+        first: Where the first entity (`e1`) begins and ends: `text[start:end]`.
+        second: The same for the second (`e2`).
+
+    Example:
+        >>> marked = MarkedText("The child lay in the cradle.", (4, 9), (21, 27))
+        >>> marked.entities, marked.tagged
+        (('child', 'cradle'), 'The <e1>child</e1> lay in the <e2>cradle</e2>.')
+    """
+
+    text: str
+    first: Span
+    second: Span
+
+    def __post_init__(self) -> None:
+        fault = find_fault(self.text, self.first, self.second)
+        if fault is not None:
+            raise ValueError(
+                f"{str(self.text)[:40]!r} with entities at {self.first} and {self.second}: {fault}. Expected two parts "
+                "of the text, each (start, end) in characters."
+            )
+
+    @property
+    def entities(self) -> tuple[str, str]:
+        """The texts of both entities."""
+        return self.text[slice(*self.first)], self.text[slice(*self.second)]
+
+    @property
+    def second_leads(self) -> bool:
+        """Whether the second entity stands before the first."""
+        return self.second < self.first
+
+    @property
+    def pieces(self) -> tuple[str, str, str, str, str]:
+        """What stands before, the entity on the left, what stands between, the one on the right, what stands behind."""
+        left, right = sorted((self.first, self.second))
+        cuts = (0, *left, *right, len(self.text))
+        return tuple(self.text[start:end] for start, end in pairwise(cuts))
+
+    @property
+    def tagged(self) -> str:
+        """The text with tags, as `parse_tags` reads it."""
+        tags = [*_TAGS[2:], *_TAGS[:2]] if self.second_leads else _TAGS
+        before, left, between, right, after = self.pieces
+        return "".join((before, tags[0], left, tags[1], between, tags[2], right, tags[3], after))
+
+
+# === Faults ===
+
+
+def find_fault(text: Any, first: Any, second: Any) -> str | None:
+    """Why these are no two entities of a text; `None` where they are.
+
+    Example:
+        >>> find_fault("a cat", (2, 5), (4, 5))
+        'entities overlap'
+    """
+    if not isinstance(text, str):
+        return "text is no string"
+    if not text.strip():
+        return "empty text"
+    if _SURROGATE.search(text):
+        return "invalid UTF-8"
+    spans = (first, second)
+    if not all(isinstance(span, tuple) and len(span) == 2 and all(type(end) is int for end in span) for span in spans):
+        return "an entity is no (start, end)"
+    if any(start > end for start, end in spans):
+        return "an entity ends before it begins"
+    if any(start < 0 or end > len(text) for start, end in spans):
+        return "an entity lies outside of the text"
+    if any(not text[start:end].strip() for start, end in spans):
+        return "empty entity"
+    left, right = sorted(spans)
+    return "entities overlap" if left[1] > right[0] else None
+
+
+# === Forms ===
+
+
+def as_marked(item: Any) -> MarkedText | str:
+    """A marked text in whichever form; or, as a string, the reason why it is none.
+
+    Args:
+        item: A `MarkedText`; a string with tags; or `(text, first, second)`, where an entity is `(start, end)`, a
+            dictionary or an object with `start` and `end`, such as an `Entity` that a tagger found.
+
+    Example:
+        >>> as_marked(("a cat sat", (2, 5), (6, 9))).entities, as_marked("a <e1>cat</e1> sat")
+        (('cat', 'sat'), 'missing tag <e2>')
+    """
+    if isinstance(item, MarkedText):
+        return item
+    if isinstance(item, str):
+        return parse_tags(item)
+    if isinstance(item, tuple | list) and len(item) == 3:
+        return make_marked(*item)
+    return "neither a text with tags nor (text, first, second)"
+
+
+def is_marked_form(item: Any) -> bool:
+    """Whether this is one text in a form that `as_marked` takes, and not a list of several.
+
+    Example:
+        >>> is_marked_form(("a cat sat", (2, 5), (6, 9))), is_marked_form(["<e1>a</e1>", "b", "c"])
+        (True, False)
+    """
+    if isinstance(item, tuple | list) and len(item) == 3:
+        return isinstance(item[0], str) and not any(isinstance(part, str | MarkedText) for part in item[1:])
+    return isinstance(item, str | MarkedText)
+
+
+def make_marked(text: Any, first: Any, second: Any) -> MarkedText | str:
+    """A marked text from a text and two places, or the reason why there is none.
+
+    Example:
+        >>> make_marked("a cat sat", "2 5", {"start": 6, "end": 9}).entities
+        ('cat', 'sat')
+    """
+    spans = _span(first), _span(second)
+    return find_fault(text, *spans) or MarkedText(text, *spans)
+
+
+def parse_tags(text: str) -> MarkedText | str:
+    """A marked text from a text with tags, or the reason why there is none; space next to a tag is outside.
+
+    Example:
+        >>> parse_tags("The <e2>cradle</e2> held a <e1> child </e1>.").entities
+        ('child', 'cradle')
+    """
+    found = [match.group() for match in _TAG.finditer(text)]
+    for tag in _TAGS:
+        if found.count(tag) != 1:
+            return f"missing tag {tag}" if tag not in found else f"tag {tag} more than once"
+    plain, places, end = [], {}, 0
+    for match in _TAG.finditer(text):
+        plain.append(text[end : match.start()])
+        places[match.group()] = sum(map(len, plain))
+        end = match.end()
+    plain = "".join((*plain, text[end:]))
+    return make_marked(plain, *(_tight(plain, places[tag], places[f"</{tag[1:]}"]) for tag in _TAGS[::2]))
+
+
+def _tight(text, start, end):
+    part = text[start:end]
+    if not part.strip():
+        return start, end
+    return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
+
+
+def _span(value):
+    """The place of an entity, in whichever form; what is none stays as it is, for the fault to be named."""
+    if isinstance(value, str):
+        numbers = _TWO_NUMBERS.fullmatch(value.strip())
+        return tuple(map(int, numbers.groups())) if numbers else value
+    if isinstance(value, Mapping):
+        return value.get("start"), value.get("end")
+    if isinstance(value, Sequence):
+        return tuple(value)
+    return (value.start, value.end) if hasattr(value, "start") and hasattr(value, "end") else value
