@@ -10,9 +10,12 @@ _HOMES = {
     "add_metadata": "metadata",
     "benchmark": "benchmarking",
     "convert": "tflite",
+    "distill": "distillation",
     "load": "runtime",
+    "make_student": "students",
     "read_metadata": "metadata",
     "save_serving": "saved_model",
+    "trim_vocabulary": "vocabulary_trimming",
     "verify": "verification",
     "write_package": "packages",
 }
@@ -20,21 +23,27 @@ __all__ = [
     "add_metadata",
     "benchmark",
     "convert",
+    "distill",
     "load",
+    "make_student",
     "read_metadata",
     "save_serving",
+    "trim_vocabulary",
     "verify",
     "write_package",
 ]
 
 if TYPE_CHECKING:
     from export.benchmarking import benchmark
+    from export.distillation import distill
     from export.metadata import add_metadata, read_metadata
     from export.packages import write_package
     from export.runtime import load
     from export.saved_model import save_serving
+    from export.students import make_student
     from export.tflite import convert
     from export.verification import verify
+    from export.vocabulary_trimming import trim_vocabulary
 
 
 def __getattr__(name: str):

@@ -115,7 +115,7 @@ def _measure_here():
     from export.runtime import load
 
     runtime = load(request["path"], num_threads=request["num_threads"])
-    runtime("a")
+    runtime([runtime.reader.sample])
     load_ms = (time.perf_counter() - start) * 1e3
     own = [length for length in runtime.metadata.signatures.values() if length is not None]
     lengths = request["lengths"] or own or sorted({min(16, runtime.longest), min(64, runtime.longest), runtime.longest})

@@ -11,7 +11,7 @@ the one place that knows how these libraries find things in a file. What each of
 | `TextClassifier` | one output, `probabilities` `[1, C]`: scores are shown as they come, so softmax is in the graph |
 | `TextEmbedder` | one output, `embedding` `[1, H]`: pooled |
 | `BertNLClassifier` | one fixed length; one output, `probabilities`; float32 or float16: no op newer than its runtime |
-| `BertQuestionAnswerer` | length 384; outputs `start_logits` and `end_logits`, `[1, 384]` each |
+| `BertQuestionAnswerer` | length 384; outputs `start_logits` and `end_logits`, `[1, 384]` each; float32 or float16 |
 
 They all lowercase ASCII and split by a simpler tokenizer than BERT's; `benchmarks/mediapipe_tokenizer.py` says how far
 it differs and what to do.
@@ -30,7 +30,7 @@ _VOCABULARY, _LABELS, _TASK = "vocab.txt", "labels.txt", "keras_bert_task.json"
 _FORMAT = 1  # of keras_bert_task.json
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
-# What the libraries call our inputs and outputs; other names stay as they are. A labelled output has a value per class.
+# What the libraries call our inputs and outputs; other names stay as they are.
 _INPUTS = {
     "token_ids": ("ids", "Token ids: [CLS], the text, [SEP], padding."),
     "segment_ids": ("segment_ids", "0 for the first text, 1 for the second."),
@@ -40,12 +40,14 @@ _OUTPUTS = {
     "probabilities": ("probability", "The probability of each class."),
     "start_logits": ("start_logits", "For each token, how likely the answer begins there."),
     "end_logits": ("end_logits", "For each token, how likely the answer ends there."),
+    "token_logits": ("token_logits", "For each token, how well each tag fits."),
     "embedding": ("embedding", "The vector of the text."),
 }
-_LABELLED = "probabilities"
+# The outputs whose last axis has a value for each label; of several, the first alone.
+_LABELLED = ("probabilities", "token_logits")
 
-# A file is read only within these bounds; a real vocabulary has 0.2 to 1 MB.
-_MAX_BYTES = {_TASK: 1 << 20, _LABELS: 1 << 20, _VOCABULARY: 16 << 20}
+# A file is read only within these bounds; a real vocabulary has 0.2 to 1 MB, the settings of a large CRF as much.
+_MAX_BYTES = {_TASK: 4 << 20, _LABELS: 1 << 20, _VOCABULARY: 16 << 20}
 _MAX_LINES = 1_000_000
 _MAX_LENGTH = 1 << 16
 
@@ -64,7 +66,7 @@ class FileMetadata:
         tokenizer: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`.
         signatures: The length of each signature, by its key, shortest first; `None` is a dynamic length.
         outputs: The names of the outputs in the signatures.
-        settings: What else the task needs, such as `sequence_length` and `long_texts`.
+        settings: What else the task needs: `sequence_length`, `long_texts`, and what its `_settings` say.
     """
 
     name: str
@@ -106,8 +108,19 @@ def describe_task(task) -> dict[str, Any]:
             "strip_accents": tokenizer.strip_accents,
             "tokenize_chinese_chars": tokenizer.split_cjk,
         },
-        "settings": {"sequence_length": task.sequence_length, "long_texts": task.long_texts},
+        "settings": task_settings(task),
     }
+
+
+def task_settings(task) -> dict[str, Any]:
+    """What a task was told, as its own directory has it and as its file will.
+
+    Example:
+        >>> task_settings(classifier)  # doctest: +SKIP
+        {'sequence_length': 128, 'long_texts': 'cut'}
+    """
+    own = {name: value for name, value in task._settings().items() if name != "kind"}  # that has its own place
+    return {"sequence_length": task.sequence_length, "long_texts": task.long_texts, **own}
 
 
 def add_metadata(
@@ -164,6 +177,7 @@ def add_metadata(
     files = {_VOCABULARY: _join(vocabulary), _TASK: json.dumps(about, indent=1, ensure_ascii=False).encode()}
     if labels is not None:
         files[_LABELS] = _join(labels)
+    _check_sizes(files)
     _parse(files)  # what cannot be read again is an error now
     subgraphs = [_describe_subgraph(signature, labels) for signature in signatures]
     return append_files(schema.insert_metadata(model, schema.model_metadata(name, description, subgraphs)), files)
@@ -176,6 +190,15 @@ def _check_lines(what, lines):
             raise ValueError(f"{what} has {line!r} at {index}; expected text that fits on a line and is not empty.")
 
 
+def _check_sizes(files):
+    for name, content in files.items():
+        if len(content) > _MAX_BYTES[name]:
+            raise ValueError(
+                f"{name} would have {len(content):,} bytes; readers take {_MAX_BYTES[name]:,}. Leave out what is long "
+                "in settings or vocabulary."
+            )
+
+
 def _check_special_tokens(vocabulary):
     missing = [token for token in _SPECIAL_TOKENS if token not in vocabulary]
     if missing:
@@ -184,19 +207,22 @@ def _check_special_tokens(vocabulary):
 
 def _check_outputs(signature, labels, kind):
     shapes = {output.name: output.shape for output in signature.outputs}
-    if _LABELLED not in shapes:
-        if kind in ("single_label", "multi_label"):
-            raise ValueError(
-                f"Signature {signature.key!r} gives {', '.join(shapes)}; a classifier for apps gives {_LABELLED!r}, "
-                "with softmax or sigmoid in the graph. The Task Library crashes on anything else."
-            )
-        return
-    classes = shapes[_LABELLED][-1]
-    if labels is None or len(labels) != classes:
+    if "probabilities" not in shapes and kind in ("single_label", "multi_label"):
         raise ValueError(
-            f"Signature {signature.key!r} has {classes} {_LABELLED} and there are {len(labels or ())} labels; expected "
-            "a label for each."
+            f"Signature {signature.key!r} gives {', '.join(shapes)}; a classifier for apps gives 'probabilities', "
+            "with softmax or sigmoid in the graph. The Task Library crashes on anything else."
         )
+    name = _find_labelled(signature)
+    if name is not None and (labels is None or len(labels) != shapes[name][-1]):
+        raise ValueError(
+            f"Signature {signature.key!r} has {shapes[name][-1]} {name} and there are {len(labels or ())} labels; "
+            "expected a label for each."
+        )
+
+
+def _find_labelled(signature):
+    """The output whose classes have names, if there is one."""
+    return next((name for name in _LABELLED if name in {output.name for output in signature.outputs}), None)
 
 
 def _length(signature):
@@ -211,9 +237,10 @@ def _length(signature):
 
 def _describe_subgraph(signature, labels):
     inputs = [schema.tensor(*_INPUTS.get(tensor.name, (tensor.name, ""))) for tensor in signature.inputs]
+    labelled = _find_labelled(signature)
     files = [] if labels is None else [schema.associated_file(_LABELS, "The classes.", schema.AXIS_LABELS)]
     outputs = [
-        schema.tensor(*_OUTPUTS.get(tensor.name, (tensor.name, "")), files if tensor.name == _LABELLED else ())
+        schema.tensor(*_OUTPUTS.get(tensor.name, (tensor.name, "")), files if tensor.name == labelled else ())
         for tensor in signature.outputs
     ]
     takes_ids = {tensor.name for tensor in signature.inputs} == set(_INPUTS)

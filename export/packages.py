@@ -8,28 +8,18 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from export.app_examples import read_examples
 from export.recipes import Recipe
 from export.runtime import load
 from export.tflite import Artifact, convert, write_atomically
 from export.verification import ParityReport, verify
-from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.task import Task
 
-# What every file is tried with where there is no data: plain words, accents, CJK, emoji, punctuation, a long one.
-PROBES = (
-    "What a lovely film!",
-    "wake me at quarter to six on Monday",
-    "Der Kaffee im Café München war naïve 5½ Sterne wert.",
-    "今天天气很好，我们去公园吧。",
-    "great 👍🏽 … not!",
-    "a " * 200,
-    "?",
-)
 _GOLDEN_TEXTS = 20
 
 
@@ -46,8 +36,8 @@ def write_package(
     directory: str | os.PathLike,
     *,
     recipe: str | Recipe = "dynamic_int8",
-    lengths: int | Sequence[int] | None = 128,
-    calibration: Iterable | None = None,
+    lengths: int | Sequence[int] | str | None = "auto",
+    calibration: Iterable | str | os.PathLike | None = None,
     data=None,
     check: bool = True,
 ) -> Package:
@@ -59,7 +49,8 @@ def write_package(
         recipe: As for `convert`.
         lengths: As for `convert`.
         calibration: As for `convert`.
-        data: Texts, with labels or without, to verify with; `None` takes a handful of texts of several kinds.
+        data: What to verify with, as for `verify`, with labels or without; `None` takes a handful of texts of several
+            kinds.
         check: Whether a file that is too far from the task is an error.
 
     Example:
@@ -68,41 +59,66 @@ def write_package(
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    rows = as_rows(list(PROBES) if data is None else data, numeric=getattr(task, "kind", None) == "regression")
+    examples = read_examples(task, data)
     with tempfile.TemporaryDirectory(prefix=".package-", dir=directory) as place:
         new, path = Path(place), directory / "model.tflite"
         artifact = convert(task, new / path.name, recipe=recipe, lengths=lengths, calibration=calibration)
-        report = replace(verify(task, artifact, rows, recipe=recipe), path=path)
+        report = replace(verify(task, artifact, examples, recipe=recipe), path=path)
         if check:
             report.check()
         _write_json(new / "report.json", report.to_dict())
-        write_golden(artifact, rows.inputs[:_GOLDEN_TEXTS], new / "golden.json")
+        write_golden(artifact, examples.inputs[:_GOLDEN_TEXTS], new / "golden.json")
         for name in ("report.json", "golden.json", path.name):
             os.replace(new / name, directory / name)
     return Package(replace(artifact, path=path), report)
 
 
-def write_golden(file, texts: Sequence, path: str | os.PathLike) -> None:
-    """Inputs and outputs of some texts as JSON, with which an app can test its own tokenizer and interpreter.
+def write_golden(file, inputs: Sequence, path: str | os.PathLike) -> None:
+    """Tokens, outputs and answers of some inputs as JSON, with which an app can test its own code.
 
-    A text that is read in several windows has several rows.
+    A text that is read in several windows has several rows, with the same answer. What the file gives for each token is
+    given without padding.
+
+    Args:
+        file: An `Artifact`, or the path.
+        inputs: What the runtime takes: texts, pairs, questions with their contexts.
+        path: The JSON file to write.
 
     Example:
         >>> write_golden("model.tflite", ["wake me at seven"], "golden.json")  # doctest: +SKIP
     """
-    runtime = load(getattr(file, "path", file))
-    rows = []
-    for text in texts:
-        tokenized, _ = runtime.tokenize(*([text], None) if isinstance(text, str) else ([text[0]], [text[1]]))
-        outputs = runtime.outputs(tokenized)
-        ids, splits, second_begins = tokenized.packed()
-        for row in range(len(tokenized)):
-            token_ids = ids[splits[row] : splits[row + 1]]
-            segments = np.arange(len(token_ids)) >= second_begins[row]
-            numbers = {name: np.asarray(value[row], "float64").round(6).tolist() for name, value in outputs.items()}
-            given = {"token_ids": token_ids.tolist(), "segment_ids": segments.astype(int).tolist()}
-            rows.append({"text": text, **given, "outputs": numbers})
+    runtime, rows = load(getattr(file, "path", file)), []
+    for given in inputs:
+        data = runtime.reader.prepare([given])
+        outputs = runtime.outputs(data.tokenized)
+        (answer,) = runtime.reader.answers(outputs, data, [given])
+        ids, splits, second_begins = data.tokenized.packed()
+        for row in range(len(data.tokenized)):
+            tokens = slice(splits[row], splits[row + 1])
+            segments = np.arange(splits[row + 1] - splits[row]) >= second_begins[row]
+            numbers = {
+                name: np.asarray(value[tokens if name in runtime.reader.token_outputs else row], "float64").round(6)
+                for name, value in outputs.items()
+            }
+            rows.append(
+                {
+                    "text": _plain(given),
+                    "token_ids": ids[tokens].tolist(),
+                    "segment_ids": segments.astype(int).tolist(),
+                    "outputs": {name: value.tolist() for name, value in numbers.items()},
+                    "answer": _plain(answer),
+                }
+            )
     _write_json(Path(path), rows)
+
+
+def _plain(answer):
+    """An input or an answer as JSON can say it."""
+    if isinstance(answer, list | tuple):
+        return [_plain(part) for part in answer]
+    if isinstance(answer, np.ndarray):
+        return answer.astype("float64").round(6).tolist()
+    return asdict(answer) if is_dataclass(answer) else answer
 
 
 def _write_json(path, value):

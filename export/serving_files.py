@@ -5,13 +5,16 @@ not TensorFlow's. Requests are written in protobuf's wire format by hand: a few 
 on `tensorflow-serving-api`; a test reads them with it.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 
 from export.serving_artifact import docker_command
-from export.serving_signatures import CLASSIFY, PREDICT, REGRESS, Signature
+from export.serving_signatures import Signature
+from export.serving_tasks import CLASSIFY, PREDICT, REGRESS, find_served
+from keras_bert.encoder import INPUT_NAMES
 from keras_bert.packing import pack
 from keras_bert.tasks.task import Task
 
@@ -128,9 +131,14 @@ def readme(task: Task, name: str, signatures: dict[str, Signature], table: str) 
         signatures: From `build_signatures`.
         table: What they take and give, to print.
     """
-    is_pair = len(signatures["serving_default"].texts) > 1
-    instance = '{"text": "some text", "pair": "another"}' if is_pair else '"some text"'
+    names = signatures["serving_default"].texts
+    texts = dict(zip(names, ("some text", "another"), strict=False))
+    if not names:
+        texts = dict(zip(INPUT_NAMES, ([task.tokenizer.cls_id, task.tokenizer.sep_id], [0, 0], [1, 1]), strict=True))
+    instance = json.dumps(texts[names[0]] if len(names) == 1 else texts)
     labels = ", ".join(f"`{label}`" for label in task.labels or ())
+    served = find_served(task)
+    notes = "".join(f"- {note}\n" for note in served.notes)
     return f"""# {name}: a {task.name} model for TF Serving
 
 Start the server in the directory that holds the version directories and `batching.config`:
@@ -150,7 +158,7 @@ Signatures:
 ```text
 {table}
 ```
-{f"{chr(10)}Labels, in the order of `probabilities`: {labels}.{chr(10)}" if labels else ""}
+{f"{chr(10)}Labels, in the order of `{served.labelled}`: {labels}.{chr(10)}" if labels else ""}
 - Texts are strings in UTF-8. Bytes that are not become U+FFFD, which the tokenizer drops.
 - A text is cut to {task.sequence_length} tokens; `truncated` says which texts were.
 - An empty text is `[CLS] [SEP]` and gets the model's answer to that.
@@ -158,4 +166,4 @@ Signatures:
   joined only where they have the same T: pad them alike.
 - The graph needs the ops of tensorflow-text, which TF Serving brings along. In Python, `import tensorflow_text` before
   `tf.saved_model.load`.
-"""
+{notes}"""

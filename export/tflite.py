@@ -17,8 +17,10 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from export.app_outputs import app_model
-from export.calibration import MAX_ROWS, collect_statistics, rows_of
+from export.app_examples import task_reader
+from export.app_outputs import app_model, app_outputs
+from export.calibration import collect_statistics
+from export.calibration_data import calibration_rows
 from export.delegate_fit import fit_delegate
 from export.metadata import add_metadata, describe_task
 from export.op_audit import audit_ops
@@ -27,7 +29,6 @@ from export.quantized_tables import quantize_tables
 from export.recipes import Recipe, find_recipe
 from export.tflite_file import parse, serialize
 from keras_bert.encoder import INPUT_NAMES, encoder_config
-from keras_bert.packing import pack
 from keras_bert.tasks.task import Task
 
 DYNAMIC = "dynamic"  # the signature of a file for all lengths
@@ -52,24 +53,26 @@ def convert(
     path: str | Path,
     *,
     recipe: str | Recipe = "dynamic_int8",
-    lengths: int | Sequence[int] | str | None = 128,
-    calibration: Iterable | None = None,
+    lengths: int | Sequence[int] | str | None = "auto",
+    calibration: Iterable | str | os.PathLike | None = None,
 ) -> Artifact:
     """Write a model as TFLite, batch 1.
 
     Args:
-        task_or_model: A task such as `TextClassifier`, whose file has its vocabulary, labels and settings inside and
-            gives `probabilities`; or a functional model that takes `token_ids, segment_ids, padding_mask` and gives
-            outputs by name, which become those of the file.
+        task_or_model: A task, whose file has its vocabulary, labels and settings inside, and what apps can use for
+            outputs: `probabilities` of a `TextClassifier`, `token_logits` of an `EntityTagger`, `start_logits` and
+            `end_logits` of a `QuestionAnswerer`; or a functional model that takes `token_ids, segment_ids,
+            padding_mask` and gives outputs by name, which become those of the file.
         path: The `.tflite` file to write; it is replaced in one step.
         recipe: A name in `RECIPES`, or a `Recipe`: `"float32"`, `"float16"`, `"dynamic_int8"`, `"static_int8"`,
             `"static_int16x8"`, `"weight_int4"`.
         lengths: One or several sequence lengths T, each a signature `length_T`: a text pays for the shortest one that
             it fits. Or `None`, or `"dynamic"`: one signature `dynamic` whose inputs `[1, length]` are resized at run
-            time, so that a text of 12 tokens costs 12 tokens.
+            time, so that a text of 12 tokens costs 12 tokens. `"auto"` is 128, for questions 384, or what the task
+            reads where that is less.
         calibration: For the recipes that measure activations: batches or rows of model inputs (a `tf.data.Dataset` or
-            any iterable, labels beside them or not), or, for a task, a list of texts or of pairs. The first 256 rows
-            are used.
+            any iterable, labels beside them or not), or, for a task, its texts: a list of inputs, labelled data in any
+            form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used.
 
     Example:
         >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
@@ -79,14 +82,16 @@ def convert(
     recipe = find_recipe(recipe)
     model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
     _check_model(model)
-    lengths = _check_lengths(lengths, encoder_config(model).max_sequence_length)
+    lengths = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
     if recipe.calibration == "needed" and calibration is None:
         raise ValueError(
             f"recipe={recipe.name!r} measures activations and has no data; pass calibration=, some hundred texts or "
             "batches like those that the model will see, or take recipe='dynamic_int8'."
         )
+    if isinstance(task_or_model, Task):
+        _check_reading(task_or_model, max(lengths, default=task_or_model.sequence_length))
     if calibration is not None:
-        calibration = list(rows_of(_as_inputs(task_or_model, calibration, max(lengths, default=None))))
+        calibration = calibration_rows(task_or_model, calibration, max(lengths, default=None))
     archive, keys = _draw_signatures(model, lengths)
     content = rewrite(convert_saved_model(archive, keys), recipe, calibration)
     audit_ops(content).check()
@@ -106,6 +111,11 @@ def _describe(content, task, name, recipe):
 
 
 def _check_model(model):
+    if isinstance(wrapped := getattr(model, "task", None), Task):
+        raise ValueError(
+            f"{type(model).__name__} has no model of its own: convert what it wraps, its .task, a "
+            f"{type(wrapped).__name__}."
+        )
     if not isinstance(model, keras.Model) or not isinstance(model.output, dict):
         raise ValueError(f"Expected a task or a functional model with outputs by name; got {type(model).__name__}.")
     inputs = [tensor.name for tensor in model.inputs]
@@ -113,6 +123,14 @@ def _check_model(model):
         raise ValueError(
             f"The model takes {inputs}; expected {', '.join(INPUT_NAMES)}, as bert_encoder and bert_model make them."
         )
+
+
+def _choose_lengths(task_or_model, lengths):
+    if lengths != "auto":
+        return lengths
+    if isinstance(task_or_model, Task):
+        return min(app_outputs(task_or_model).length, task_or_model.sequence_length)
+    return min(128, encoder_config(task_or_model).max_sequence_length)
 
 
 def _check_lengths(lengths, limit):
@@ -128,19 +146,9 @@ def _check_lengths(lengths, limit):
     return tuple(sorted(set(lengths)))
 
 
-def _as_inputs(task_or_model, data, longest):
-    """Texts as model inputs; anything else is taken for model inputs."""
-    if not isinstance(data, list | tuple) or not data or isinstance(data[0], dict):
-        return data
-    is_pairs = isinstance(data[0], list | tuple) and all(isinstance(text, str) for text in data[0])
-    if not isinstance(data[0], str) and not is_pairs:
-        return data
-    if not isinstance(task_or_model, Task):
-        raise ValueError("calibration has texts, but a model has no tokenizer; pass the task, or model inputs.")
-    data = data[:MAX_ROWS]
-    texts, pairs = map(list, zip(*data, strict=True)) if is_pairs else (list(data), None)
-    length = min(longest or task_or_model.sequence_length, task_or_model.sequence_length)
-    return pack(task_or_model.tokenizer, texts, pairs, sequence_length=length)
+def _check_reading(task, longest):
+    """An error where rows of this length are too short for what the task was told."""
+    task_reader(task, min(longest, task.sequence_length))
 
 
 # === The float graph ===

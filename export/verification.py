@@ -6,17 +6,19 @@ the task's answers: nothing here looks at the converter.
 """
 
 import copy
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from export.app_examples import Examples, read_examples, task_reader
 from export.app_outputs import app_outputs
+from export.metadata import task_settings
 from export.op_audit import OpAudit, audit_ops
 from export.recipes import Recipe, find_recipe
 from export.runtime import load
-from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.task import Task
 
 # How much of the task's metric a file may lose; and, where there are no labels, the share of answers that may change.
@@ -37,9 +39,10 @@ class ParityReport:
         tolerance: The largest `relative_error` that the recipe allows.
         examples: How many texts were compared.
         length: The tokens that the file takes; longer texts are cut, or read in windows, as the task says.
-        max_error: The largest difference of an output, such as a probability.
+        max_error: The largest difference of an output, such as a probability or a token's logit.
         relative_error: The root mean square of the difference of the outputs over that of the Keras outputs.
-        agreement: The share of texts with the same answer; in regression, the correlation of the answers.
+        agreement: The share of inputs with the same answer: label, entities, part of a context; in regression, the
+            correlation of the answers, and of vectors the mean of their cosines.
         tokens_differ: How many texts the runtime's tokenizer splits in another way than the task's; 0 is expected.
         metric: What the scores measure; `None` where the texts had no labels.
         keras_score: The score of the Keras model, with its own length.
@@ -120,7 +123,8 @@ def verify(
     Args:
         task: The task.
         file: An `Artifact`, or the path of a `.tflite` file.
-        data: Texts or pairs; with labels, anything that `task.evaluate` takes, and the scores are compared too.
+        data: What `task.predict` takes, as a list; with labels, anything that `task.evaluate` takes, and the scores are
+            compared too. `Examples` are taken as they are.
         y: The labels of texts.
         recipe: The recipe whose tolerance counts; by default the artifact's own, or what the file says of itself. A
             file that was made by a `Recipe` of your own needs that here.
@@ -136,60 +140,83 @@ def verify(
     """
     path = Path(getattr(file, "path", file))
     runtime = load(path)
-    if runtime.metadata.labels != (None if task.labels is None else tuple(task.labels)):
-        raise ValueError(f"{path} has other labels than the task; verify a file with the task that it was made from.")
+    _check_same_task(path, runtime.metadata, task)
     recipe = find_recipe(recipe or getattr(file, "recipe", None) or runtime.metadata.settings.get("recipe", "float32"))
-    rows = as_rows(data, y, numeric=getattr(task, "kind", None) == "regression", **(columns or {}))
-    length = min(task.sequence_length, runtime.longest)
+    examples = data if isinstance(data, Examples) else read_examples(task, data, y, **(columns or {}))
     return ParityReport(
         path=path,
         recipe=recipe.name,
         tolerance=recipe.tolerance,
-        examples=len(rows),
-        length=length,
+        examples=len(examples.inputs),
+        length=runtime.longest,
         ops=audit_ops(path, count_partitions=True),
-        **_compare(task, runtime, rows, length),
+        **_compare(task, runtime, examples),
     )
 
 
-def _compare(task, runtime, rows, length):
+def _check_same_task(path, metadata, task):
+    """An error where the file answers by other labels or settings than the task: no number below would show it."""
+    if metadata.labels != (None if task.labels is None else tuple(task.labels)):
+        raise ValueError(f"{path} has other labels than the task; verify a file with the task that it was made from.")
+    ours = json.loads(json.dumps(task_settings(task)))
+    if changed := [name for name, value in ours.items() if metadata.settings.get(name, value) != value]:
+        raise ValueError(
+            f"{path} has another {' and '.join(changed)} than the task, which was changed since; export it again."
+        )
+
+
+def _compare(task, runtime, examples):
     """Both at the file's length, row by row; the scores each as it is used."""
     shortened, outputs = copy.copy(task), app_outputs(task)
-    shortened.sequence_length = length
-    pairs = rows.pairs if rows.has_pairs else None
-    tokenized, owners, _ = shortened._tokenize(rows.texts, pairs)
-    ours, theirs = outputs.from_task(task, shortened._outputs(tokenized)), runtime.outputs(tokenized)
+    for name, value in runtime.reader.reading.items():
+        setattr(shortened, name, value)
+    reader, inputs = task_reader(task, runtime.longest), examples.inputs
+    data = reader.prepare(inputs)
+    raw = shortened._outputs(data.tokenized)
+    ours, theirs = outputs.from_task(task, raw, data.tokenized), runtime.outputs(data.tokenized)
     numbers = {
-        **_errors(ours, theirs),
-        "agreement": outputs.agreement(task, ours, theirs),
-        "tokens_differ": _count_differences(tokenized, owners, runtime.tokenize(rows.texts, pairs)[0]),
+        **_errors(reader, ours, theirs, None if outputs.counted is None else outputs.counted(data.tokenized)),
+        "agreement": reader.agreement(*(reader.answers(part, data, inputs) for part in (ours, theirs))),
+        "tokens_differ": _count_differences(data, runtime.reader.prepare(inputs)),
     }
-    if any(label is None for label in rows.labels):
+    if examples.labelled is None:
         return numbers | {"metric": None, "keras_score": None, "file_score": None}
-    data, whole = shortened._prepare(rows, None), task._prepare(rows, None)
-    metric = task.default_metric
-    return numbers | {
-        "metric": metric,
-        "keras_score": task._score(task._outputs(whole.tokenized), whole, metric).value,
-        "file_score": task._score(outputs.to_task(task, theirs), data, metric).value,
-    }
+    rows = shortened._prepare(examples.labelled, None)
+    metric = outputs.metric(task, rows)
+    if not _have_same_rows(rows, data):  # a task may fill up its groups to measure them
+        raw, theirs = shortened._outputs(rows.tokenized), runtime.outputs(rows.tokenized)
+    if runtime.longest == task.sequence_length:
+        keras_score = outputs.score(task, raw, rows, metric)
+    else:
+        whole = task._prepare(examples.labelled, None)
+        keras_score = outputs.score(task, task._outputs(whole.tokenized), whole, metric)
+    file_score = outputs.score(shortened, outputs.to_task(task, theirs, rows.tokenized), rows, metric)
+    return numbers | {"metric": metric, "keras_score": keras_score, "file_score": file_score}
 
 
-def _errors(ours, theirs):
-    difference = np.concatenate([np.ravel(theirs[name] - ours[name]) for name in ours]).astype("float64")
-    size = np.concatenate([np.ravel(ours[name]) for name in ours]).astype("float64")
-    relative = np.sqrt(np.mean(difference**2) / max(np.mean(size**2), 1e-12))
-    return {"max_error": float(np.abs(difference).max()), "relative_error": float(relative)}
+def _have_same_rows(data, other):
+    ours, theirs = data.tokenized.packed(), other.tokenized.packed()
+    return all(np.array_equal(one, another) for one, another in zip(ours, theirs, strict=True))
 
 
-def _count_differences(tokenized, owners, others):
-    """The texts whose tokens differ."""
-    if len(tokenized) != len(others):
-        return abs(len(tokenized) - len(others))
-    (ids, splits, _), (other_ids, other_splits, _) = tokenized.packed(), others.packed()
+def _errors(reader, ours, theirs, counted):
+    pairs = []
+    for name in ours:
+        rows = slice(None) if counted is None or name not in reader.token_outputs else counted
+        pairs.append([np.ravel(part[name][rows]).astype("float64") for part in (ours, theirs)])
+    size, other = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    relative = np.sqrt(np.mean((other - size) ** 2) / max(np.mean(size**2), 1e-12))
+    return {"max_error": float(np.abs(other - size).max()), "relative_error": float(relative)}
+
+
+def _count_differences(data, other):
+    """The inputs whose tokens differ."""
+    if len(data.tokenized) != len(other.tokenized):
+        return abs(len(data.tokenized) - len(other.tokenized))
+    (ids, splits, _), (other_ids, other_splits, _) = data.tokenized.packed(), other.tokenized.packed()
     rows = [
         row
-        for row in range(len(tokenized))
+        for row in range(len(data.tokenized))
         if not np.array_equal(ids[splits[row] : splits[row + 1]], other_ids[other_splits[row] : other_splits[row + 1]])
     ]
-    return len(set(owners[rows].tolist()))
+    return len(set(data.owners[rows].tolist()))

@@ -2,9 +2,14 @@
 
 import hashlib
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One thread for each worker: with more, the threads of all workers wait for each other most of the time.
+    os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 

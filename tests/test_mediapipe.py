@@ -21,10 +21,15 @@ from export.metadata import add_metadata
 from export.recipes import RECIPES
 from export.runtime import load
 from keras_bert.checkpoint import load_encoder
+from keras_bert.encoder import bert_encoder
+from keras_bert.heads import bert_model
 from keras_bert.packing import pack
+from keras_bert.tasks.question_answering import QuestionAnswerer
+from keras_bert.tasks.sentence_pooling import embedding_model
+from keras_bert.tasks.similarity import SentenceEmbedder
 from keras_bert.tokenizer import BertTokenizer
 from tests.test_runtime import new_classifier
-from tests.tiny_tasks import VOCABULARY, WORDS
+from tests.tiny_tasks import CONFIG, VOCABULARY, WORDS
 from tests.tiny_tflite import (
     answerer,
     classifier,
@@ -182,6 +187,17 @@ def test_mediapipe_opens_what_convert_writes_by_every_recipe(tmp_path):
         np.testing.assert_allclose(scores(answers, task.labels), scores(ours, task.labels), atol=1e-3, err_msg=recipe)
 
 
+def test_mediapipe_opens_the_embedder_that_convert_writes(tmp_path):
+    task = SentenceEmbedder(embedding_model(bert_encoder(CONFIG, seed=0)), BertTokenizer(VOCABULARY))
+    path = tmp_path / "embedder.tflite"
+
+    def convert():
+        return export.convert(task, path, recipe="dynamic_int8", lengths=16).path
+
+    (vectors,) = ask("mediapipe", [("TextEmbedder", convert, TEXTS)])
+    np.testing.assert_allclose(vectors, load(path)(TEXTS), atol=1e-3)
+
+
 @pytest.mark.slow
 def test_mediapipe_runs_minilm(tmp_path, minilm_dir):
     texts = [
@@ -238,6 +254,25 @@ def test_task_library_answers_questions_as_keras_does(task_library_answers):
         expected = _best_span(logits["start_logits"][row], logits["end_logits"][row], first, first + len(words))
         assert (start, end, text) == (*expected[:2], " ".join(words[start - first : end - first + 1]))
         assert score == pytest.approx(expected[2], abs=1e-4)
+
+
+def test_task_library_opens_the_answerer_that_convert_writes(tmp_path):
+    """A whole file of ours; the question's words are not among the best tokens, whatever their logits are."""
+    config = CONFIG.replace(max_sequence_length=384, num_layers=1, initializer_range=0.3)
+    task = QuestionAnswerer(bert_model(config, "question_answering", seed=0), BertTokenizer(VOCABULARY))
+    path = tmp_path / "answers.tflite"
+
+    def convert():
+        return export.convert(task, path, recipe="float16").path
+
+    (answers,) = ask("task library", [("BertQuestionAnswerer", convert, QUESTIONS)])
+    runtime = load(path)
+    for (question, context), (found, *_) in zip(QUESTIONS, answers, strict=True):
+        logits = runtime.outputs(runtime.reader.prepare([(question, context)]).tokenized)
+        first, words = len(question.split()) + 2, context.split()
+        expected = _best_span(logits["start_logits"], logits["end_logits"], first, first + len(words))
+        assert (found[0], found[1]) == expected[:2] and found[2] == pytest.approx(expected[2], abs=1e-3)
+        assert found[3] == " ".join(words[found[0] - first : found[1] - first + 1])
 
 
 def _best_span(starts, ends, first, last):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from export.cli.texts import read_examples, read_lengths, read_texts
+from export.cli.texts import read_calibration, read_examples, read_lengths
 from keras_bert.cli.data import add_data_arguments
 from keras_bert.cli.words import add_command
 
@@ -18,10 +18,12 @@ def add(commands) -> None:
     command.add_argument("--format", default="tflite", help=f"{' or '.join(FORMATS)}, or both with a comma between")
     command.add_argument("--recipe", default="dynamic_int8", help="how the numbers are stored (default: %(default)s)")
     command.add_argument(
-        "--lengths", help="tokens, e.g. 128 or 32,128; or dynamic (default: 128, or the model's where that is less)"
+        "--lengths",
+        default="auto",
+        help="tokens, e.g. 128 or 32,128; or dynamic (default: 128, for questions 384, or the model's where less)",
     )
-    command.add_argument("--calibration", metavar="FILE", help="texts like those of the app, one a line or a table")
-    command.add_argument("--data", metavar="FILE", help="labelled texts that the file is verified with")
+    command.add_argument("--calibration", metavar="FILE", help="texts like those of the app, one a line or as --data")
+    command.add_argument("--data", metavar="FILE", help="labelled data that the file is verified with, as for finetune")
     command.add_argument("--version", type=int, default=1, help="of the SavedModel (default: %(default)s)")
     command.add_argument(
         "--cut-long-texts", action="store_true", help="serve a model that reads windows with texts cut instead"
@@ -63,8 +65,8 @@ def _write_tflite(task, arguments):
         task,
         arguments.output,
         recipe=arguments.recipe,
-        lengths=read_lengths(arguments.lengths or str(min(128, task.sequence_length))),
-        calibration=None if arguments.calibration is None else read_texts(arguments, arguments.calibration),
+        lengths=read_lengths(arguments.lengths),
+        calibration=None if arguments.calibration is None else read_calibration(arguments, arguments.calibration, task),
         data=None if arguments.data is None else read_examples(arguments, arguments.data, task),
     )
     if not arguments.json:

@@ -6,11 +6,15 @@ as for `finetune`, so that the file which a model was measured on is read the sa
 
 from pathlib import Path
 
-from keras_bert.cli.data import read_columns, read_labelled
+from export.reading import READERS
+from keras_bert.cli.data import read_columns
+from keras_bert.cli.tasks import find_task
 
 
-def read_lengths(words: str) -> tuple[int, ...] | None:
-    """`"32,128"` → (32, 128); `"dynamic"` → None."""
+def read_lengths(words: str) -> tuple[int, ...] | str | None:
+    """`"32,128"` → (32, 128); `"dynamic"` → None; `"auto"` as it is."""
+    if words == "auto":
+        return words
     if words == "dynamic":
         return None
     try:
@@ -19,21 +23,28 @@ def read_lengths(words: str) -> tuple[int, ...] | None:
         raise ValueError(f"--lengths {words!r}: expected numbers with commas between, or dynamic.") from None
 
 
-def read_texts(arguments, path: str) -> list:
-    """Texts, or pairs, without labels: the lines of a .txt file, or the columns of a table."""
-    if Path(path).suffix == ".txt":
-        lines = Path(path).read_text(encoding="utf-8").split("\n")
-        texts = [line for line in lines if line.strip()]
-        if not texts:
-            raise ValueError(f"{path} has no texts; expected one a line.")
-        return texts
-    from keras_bert.tasks.rows import read_rows
-
-    return read_rows(path, label=None, **read_columns(arguments, "text", "pair")).inputs
+def read_texts(path: str, task) -> list:
+    """Inputs without labels, one a line; a tab stands before the second text of a pair, a context, or a choice."""
+    lines = [line for line in Path(path).read_text(encoding="utf-8").split("\n") if line.strip()]
+    if not lines:
+        raise ValueError(f"{path} has no texts; expected one a line.")
+    inputs = [READERS[task.name].from_line(line) for line in lines]
+    if len(set(map(type, inputs))) > 1:
+        raise ValueError(f"{path} has a tab in some lines and none in others; expected pairs of texts, or texts alone.")
+    return inputs
 
 
 def read_examples(arguments, path: str, task):
-    """What a file is verified with: a table with labels, or the lines of a .txt file."""
+    """What a file is made or verified with: the lines of a .txt file, or labelled data as `finetune` takes it."""
     if Path(path).suffix == ".txt":
-        return read_texts(arguments, path)
-    return read_labelled(arguments, path, "dev", numeric=getattr(task, "kind", None) == "regression")
+        return read_texts(path, task)
+    return find_task(task.name).read(arguments, path, "dev", getattr(task, "kind", None))
+
+
+def read_calibration(arguments, path: str, task):
+    """Texts like those of the app: as `read_examples`, but a table of texts needs no labels."""
+    if Path(path).suffix == ".txt" or task.name != "classification" or arguments.glue:
+        return read_examples(arguments, path, task)
+    from keras_bert.tasks.rows import read_rows
+
+    return read_rows(path, label=None, **read_columns(arguments, "text", "pair")).inputs
