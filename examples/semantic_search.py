@@ -9,7 +9,7 @@ training file has the columns `text` and `pair` (texts that belong together), pe
 It prints
 
     » The lamp in my kitchen stays dark.
-      0.52  If a bulb does not light up, check first that it is screwed in.
+      0.42  If a bulb does not light up, check first that it is screwed in.
 """
 
 import argparse
@@ -35,7 +35,7 @@ SENTENCES = (
 )
 QUERIES = (
     "The lamp in my kitchen stays dark.",
-    "I want my money back, how do I return it?",
+    "The shoes are too small, can I return them?",
     "When can I come by on the weekend?",
 )
 

@@ -56,10 +56,10 @@ def test_choices_from_a_file_to_answers(tmp_path, capsys):
 
 
 def test_zero_shot_from_a_file_to_answers(tmp_path, capsys):
-    lines = ["the film was good\ta film\tentailment", "the film was good\ta plot\tcontradiction"] * 12
+    lines = ["the film was good\ta film\tentailment", "the film was good\ta plot\tcontradiction"] * 80
     data = tmp_path / "nli.tsv"
     data.write_text("\n".join(["text\tpair\tlabel", *lines]) + "\n", encoding="utf-8")
-    finetune("zero_shot", data, tmp_path, "--pair", "pair", "--epochs", "15")
+    finetune("zero_shot", data, tmp_path, "--pair", "pair")
     assert json.loads(capsys.readouterr().out)["accuracy"] == 1.0
     labelled = tmp_path / "labelled.tsv"
     labelled.write_text("text\tlabel\nthe film was good\tfilm\nthe film was good\tplot\n", encoding="utf-8")

@@ -16,7 +16,7 @@ from export.calibration_data import calibration_rows
 from export.device_tokenizer import DeviceTokenizer
 from export.metadata import task_settings
 from export.metadata_archive import append_files, read_files
-from export.packages import write_package
+from export.packages import write_golden
 from export.runtime import Answerer, Classifier, Tagger, load
 from export.verification import VerificationError, verify
 from keras_bert.cli import main
@@ -344,21 +344,18 @@ def test_what_can_be_read(tagging, answering, tmp_path):
         read_examples(answering[0], PAIRS, text=1)
 
 
-def test_a_package_has_golden_tokens_outputs_and_answers(tagging, answering, tmp_path):
-    task, _ = tagging
-    package = write_package(task, tmp_path / "tags", recipe="float32", data=["Ada Smith ran", "Bob ran " * 20])
-    first, *windows = json.loads((tmp_path / "tags/golden.json").read_text(encoding="utf-8"))
+def test_golden_tokens_outputs_and_answers(tagging, answering, tmp_path):
+    write_golden(tagging[1], ["Ada Smith ran", "Bob ran " * 20], tmp_path / "golden.json")
+    first, *windows = json.loads((tmp_path / "golden.json").read_text(encoding="utf-8"))
     assert [one["text"] for one in first["answer"]] == ["Ada Smith"] and len(first["token_ids"]) == 5
     assert np.shape(first["outputs"]["token_logits"]) == (5, 5) and len(windows) == 2
     assert len(windows[0]["outputs"]["token_logits"]) == len(windows[0]["token_ids"]) == 32
-    assert package.report.length == package.artifact.lengths[0] == 32
 
-    task, _ = answering
-    package = write_package(task, tmp_path / "answers", recipe="dynamic_int8", data=PAIRS, check=False)
-    rows = json.loads((tmp_path / "answers/golden.json").read_text(encoding="utf-8"))
-    assert rows[0]["text"] == list(PAIRS[0]) and rows[0]["answer"]["text"] in PAIRS[0][1]
-    assert len(rows[0]["outputs"]["start_logits"]) == len(rows[0]["token_ids"])
-    report = benchmark(package.artifact, repeats=2)
+    write_golden(answering[1], PAIRS, tmp_path / "golden.json")
+    first, *_ = json.loads((tmp_path / "golden.json").read_text(encoding="utf-8"))
+    assert first["text"] == list(PAIRS[0]) and first["answer"]["text"] in PAIRS[0][1]
+    assert len(first["outputs"]["start_logits"]) == len(first["token_ids"])
+    report = benchmark(answering[1], repeats=2)
     assert [row.length for row in report.latencies] == [24]
 
 
@@ -410,6 +407,7 @@ def test_the_commands_export_and_verify_a_tagger(tagging, tmp_path, capsys):
     calibration = ["--recipe", "static_int8", "--calibration", str(tmp_path / "dev.conll")]
     assert main(["export", str(tmp_path / "task"), str(out), *calibration, *data, "--debug"]) == 0
     assert "f1              Keras" in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} == {"model.tflite", "report.json", "golden.json"}
     files = [str(tmp_path / "task"), str(out / "model.tflite")]
     for name in ("dev.conll", "texts.txt"):
         assert main(["verify", *files, "--data", str(tmp_path / name), "--json"]) == 0

@@ -150,7 +150,8 @@ class ZeroShotClassifier:
             template: Instead of the classifier's own.
             multi_label: Whether several labels may hold at once: each then has a probability by itself. By entailment
                 it is that against contradiction; by similarity, that the text is nearer to the template with the label
-                than to the template with nothing in it.
+                than to the template with nothing in it, which is rough: a good order, and many wrong labels over one
+                half.
             batch_size: Texts at a time.
 
         Returns:
