@@ -7,7 +7,7 @@
 `full` trains on a whole training set; the best epoch on the dev set counts, as is usual for GLUE. `few` takes 1,000
 examples and five seeds, and compares the recipes `standard` and `few_sample`: the last weights count, nothing is chosen
 on the dev set, and every run is printed, degenerate ones too. DIR holds `glue/`. With `--output` every run is also
-written as a line of JSON.
+written as a line of JSON; with `--save` the models of `full` are kept, which `inference.py` and `compression.py` take.
 """
 
 import argparse
@@ -69,6 +69,8 @@ def full(arguments, write):
                 "per_second": round(speed, 1),
             }
         )
+        if arguments.save is not None:
+            classifier.save(arguments.save / task.name)
         keras.backend.clear_session()
 
 
@@ -105,6 +107,7 @@ def main():
     parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--save", type=Path, help="with full: a directory for the fine-tuned models")
     parser.add_argument("--verbose", type=int, default=2)
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
