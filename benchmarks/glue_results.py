@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--tasks", nargs="+", default=["SST-2"])
     parser.add_argument("--model", default=MODEL)
     parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--learning-rate", type=float, default=2e-5)
+    parser.add_argument("--learning-rate", type=float, help="default: by the model's width, 8e-5 for MiniLM")
     parser.add_argument("--examples", type=int, default=1000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--output", type=Path)

@@ -318,3 +318,9 @@ def test_recipes_print_and_refuse_nonsense():
     for wrong in ({"trains": "nothing"}, {"epochs": 0}, {"mixout": 1.0}, {"dropout": 1.5}, {"seeds": ()}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             dataclasses.replace(Recipe(), **wrong)
+
+
+@pytest.mark.parametrize(("width", "rate"), [(768, 2e-5), (384, 8e-5), (128, 7.2e-4), (32, 1e-3), (4096, 1e-5)])
+def test_rate_goes_by_the_width_unless_it_is_given(width, rate):
+    assert Recipe().for_width(width).learning_rate == pytest.approx(rate)
+    assert Recipe(learning_rate=3e-5).for_width(width).learning_rate == 3e-5

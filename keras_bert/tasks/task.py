@@ -215,6 +215,7 @@ class Task(ABC):
         return self._fit_recipe(train, check, recipe, metric or self.default_metric, directory, verbose)
 
     def _fit_recipe(self, train, check, recipe, metric, directory, verbose):
+        recipe = recipe.for_width(self.config.hidden_dim)
         # Rows of the token table that no training text needs would get no gradient: they stay out of the training.
         table = train.tokenized.used_ids() if recipe.trains == "all" else None
         batches, steps = self._training_batches(train, recipe.batch_size, packed=self._packs(), table=table)

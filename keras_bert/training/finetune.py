@@ -134,6 +134,7 @@ def finetune(
         print(report)
         ```
     """
+    recipe = recipe.for_width(768)  # tasks know the width of their models; without one it is BERT-base's
     runs, best, interrupted = [], None, False
     seeds, spare = list(recipe.seeds), itertools.count(max(recipe.seeds) + 1)
     restarts = recipe.restarts

@@ -13,7 +13,7 @@ class Recipe:
 
     Args:
         name: What to call it.
-        learning_rate: The peak of the schedule, for the heads.
+        learning_rate: The peak of the schedule, for the heads; `None` goes by the model's width (`rate_for_width`).
         epochs: Times through the data.
         steps: A budget of steps; where the data is so small that `epochs` give fewer, it is trained for these.
         batch_size: Examples of a step.
@@ -38,7 +38,7 @@ class Recipe:
     """
 
     name: str = "standard"
-    learning_rate: float = 2e-5
+    learning_rate: float | None = None
     epochs: float = 3
     steps: int | None = None
     batch_size: int = 32
@@ -66,7 +66,7 @@ class Recipe:
         if not self.seeds:
             raise ValueError("seeds=() gives no run; expected at least one number.")
         for name in ("epochs", "batch_size", "learning_rate"):
-            if not getattr(self, name) > 0:
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number over 0.")
         for name in ("mixout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
@@ -75,6 +75,10 @@ class Recipe:
             rate = getattr(self, name)
             if rate is not None and not 0 <= rate < 1:
                 raise ValueError(f"{name}={rate!r}: expected None or a rate from 0 to below 1.")
+
+    def for_width(self, hidden_dim: int) -> "Recipe":
+        """The recipe with a number for its learning rate."""
+        return self if self.learning_rate is not None else replace(self, learning_rate=rate_for_width(hidden_dim))
 
     def __str__(self) -> str:
         """The settings that differ from the standard recipe, one a line."""
@@ -86,7 +90,23 @@ class Recipe:
         }
         always = {key: getattr(self, key) for key in ("learning_rate", "batch_size", "epochs")}
         rows = {**always, **changed}
+        if self.learning_rate is None:
+            rows["learning_rate"] = "by the model's width: 2e-05 for 768, 8e-05 for 384"
         return f"recipe {self.name}\n" + "\n".join(f"  {name:<20}{value}" for name, value in rows.items())
+
+
+def rate_for_width(hidden_dim: int) -> float:
+    """The learning rate that suits a model: 2e-5 for BERT-base's width of 768, more for narrower ones.
+
+    Gradients of narrow models are noisier and their best rates larger: 2e-5 leaves a model of width 384 half trained
+    after three epochs, while 1e-4 spoils one of 768. The square of the ratio of widths meets what works for 128, 384 and
+    768 alike.
+
+    Example:
+        >>> rate_for_width(384)
+        8e-05
+    """
+    return round(min(1e-3, max(1e-5, 2e-5 * (768 / hidden_dim) ** 2)), 7)
 
 
 TRAINED_PARTS = ("all", "head", "bias", "lora")
