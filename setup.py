@@ -28,17 +28,23 @@ EXTRAS = {
     "zst": ["zstandard>=0.22"],
     # Measures models: reports, correlations, calibration, pictures.
     "evaluate": ["scikit-learn>=1.5", "scipy>=1.11", "matplotlib>=3.8", "seqeval>=1.2.2"],
-    # Draws the report of a pretraining.
+    # Draws the report of a pretraining, and views as PNG (keras_bert.visualize; HTML needs nothing).
     "plots": ["matplotlib>=3.8"],
     # Searches hyper-parameters (examples/tune_hyperparameters.py).
     "tune": ["keras-tuner>=1.4.8"],
+    # Trains for quantization, and prunes. setuptools brings the distutils that newer Pythons lack.
+    "quantize": ["tensorflow-model-optimization>=0.8", "tf-keras>=2.21,<2.22", "setuptools"],
     # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
     "beam": ["apache-beam>=2.60", "protobuf<7"],
+    # Builds the site of the guides (`make docs`); reads the code without running it.
+    "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"],
     # What the tests run with. JAX is here because the model code must run on both backends; mediapipe, because Android
-    # apps open our files with it.
+    # apps open our files with it. tensorflow-model-optimization asks for an older absl-py than mediapipe and runs with
+    # the newer: the Makefile installs it without its dependencies, which are added below.
     "dev": ["pytest>=8", "pytest-xdist>=3.6", "ruff>=0.17,<0.18", "jax>=0.6", "pre-commit>=4", "mediapipe>=1.2"],
 }
-EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS["serving"]
+EXTRAS["dev"] += ["tf-keras>=2.21,<2.22", "dm-tree>=0.1.8", "six"]
+EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS["serving"] + EXTRAS["docs"]
 
 setup(
     name="keras-bert-edge",

@@ -24,6 +24,7 @@ ORDER = (
     "bucketing",
     "packed_batches",
     "dropout",
+    "attention_bias",
     "embeddings",
     "encoder",
     "heads",
@@ -32,6 +33,7 @@ ORDER = (
     "pretraining",
     "training",
     "tasks",
+    "visualize",
     "cli",
 )
 

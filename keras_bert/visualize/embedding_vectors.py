@@ -1,0 +1,145 @@
+"""A text → the vectors that enter BERT: token, segment and position, their sum, and the sum after the norm.
+
+Takes a task or an encoder and a text, gives `EmbeddingInputs`. A room of its own because it takes one layer apart that
+the model runs as a whole; a test holds that its parts give what the model gives.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_bert.tokenizer import BertTokenizer
+from keras_bert.visualize.colours import GREY, INK, PARTS, as_data_uri, signed_shades
+from keras_bert.visualize.matrices import shorten
+from keras_bert.visualize.token_rows import open_model, read_row
+from keras_bert.visualize.view import View, escape, font_families, new_figure
+
+_ROWS = 12  # of the tile that a vector is folded into
+_SEGMENTS = "ABCDEFGH"
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingInputs(View):
+    """What enters the first block; from `embedding_inputs`.
+
+    Args:
+        tokens: The tokens of the text, special ones included.
+        segments: The segment of each, `[T]`.
+        token_vectors, segment_vectors, position_vectors: `[T, E]` each.
+        normed: Their sum after layer norm, `[T, E]`; the encoder's first hidden state where it has no projection.
+    """
+
+    tokens: tuple[str, ...]
+    segments: np.ndarray
+    token_vectors: np.ndarray
+    segment_vectors: np.ndarray
+    position_vectors: np.ndarray
+    normed: np.ndarray
+
+    @property
+    def total(self) -> np.ndarray:
+        """The sum of the three, `[T, E]`."""
+        return self.token_vectors + self.segment_vectors + self.position_vectors
+
+    @property
+    def title(self) -> str:
+        return "What enters BERT"
+
+    @property
+    def subtitle(self) -> str:
+        width = self.token_vectors.shape[-1]
+        return f"Each tile is a vector of {width} numbers, folded; blue is positive, orange negative."
+
+    def _lines(self):
+        """For each line its name, what stands under a tile, and the vectors."""
+        places = [str(place) for place in range(len(self.tokens))]
+        segments = [_SEGMENTS[number] for number in self.segments]
+        lengths = [f"{length:.1f}" for length in np.linalg.norm(self.total, axis=-1)]
+        return (
+            ("token", [shorten(token) for token in self.tokens], self.token_vectors),
+            ("+ segment", segments, self.segment_vectors),
+            ("+ position", places, self.position_vectors),
+            ("= sum", [f"‖{length}‖" for length in lengths], self.total),
+            ("layer norm", [""] * len(places), self.normed),
+        )
+
+    # === HTML ===
+
+    def _body(self):
+        rows = []
+        for name, labels, vectors in self._lines():
+            tiles = _tiles(vectors)
+            cells = "".join(self._cell(place, label, tiles[place], name) for place, label in enumerate(labels))
+            rows.append(f'<tr><th style="{_NAME}">{escape(name)}</th>{cells}</tr>')
+        return f'<table style="border-collapse: separate; border-spacing: 6px 10px">{"".join(rows)}</table>'
+
+    def _cell(self, place, label, tile, name):
+        colour = PARTS[int(self.segments[place]) % len(PARTS)] if name == "+ segment" else GREY
+        image = f'<img alt="" style="{_TILE}" src="{as_data_uri(tile)}">'
+        weight = f"color: {INK}; font-weight: 600" if name == "token" else f"color: {colour}"
+        return f'<td style="{_CELL}">{image}<span style="{_LABEL}; {weight}">{escape(label)}</span></td>'
+
+    # === PNG ===
+
+    def _draw(self):
+        lines, count = self._lines(), len(self.tokens)
+        figure = new_figure(0.75 * count + 1.1, 0.85 * len(lines) + 0.6, self.title)
+        figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+        grid = figure.subplots(len(lines), count, squeeze=False)
+        for row, (name, labels, vectors) in enumerate(lines):
+            for column, tile in enumerate(_tiles(vectors)):
+                axes = grid[row, column]
+                axes.imshow(tile, interpolation="nearest", aspect="auto")
+                axes.set_xticks([])
+                axes.set_yticks([])
+                axes.spines[:].set_color("#d1d5db")
+                axes.set_xlabel(labels[column], fontsize=7.5, color=INK if row == 0 else GREY,
+                                labelpad=2, fontfamily=font_families())  # fmt: skip
+            grid[row, 0].set_ylabel(name, fontsize=8.5, color=INK, rotation=0, ha="right", va="center", labelpad=6)
+        return figure
+
+
+_NAME = (
+    f"font-weight: 600; font-size: 13px; color: {INK}; text-align: right; padding: 0 10px 20px 0; white-space: nowrap"
+)
+_NAME += "; border: 0; background: none"
+_CELL = "padding: 0; text-align: center; vertical-align: top; border: 0; background: none"
+_TILE = "width: 64px; height: 40px; image-rendering: pixelated; display: block; margin: 0 auto; max-width: none"
+_TILE += "; border-radius: 4px; outline: 1px solid #d1d5db"
+_LABEL = "font: 12px ui-monospace, 'SF Mono', Menlo, 'DejaVu Sans Mono', monospace; display: block; padding-top: 4px"
+
+
+def embedding_inputs(source: Any, text: Any, *, tokenizer: BertTokenizer | None = None) -> EmbeddingInputs:
+    """The three vectors of each token, which BERT adds up.
+
+    Args:
+        source: A task, or a model that is built on `bert_encoder`.
+        text: A string, a pair of strings, or what else the task's `predict` takes for one answer.
+        tokenizer: For a model; a task has its own.
+
+    Example:
+        ```python
+        visualize.embedding_inputs(encoder, ("A cat sat.", "It purred."), tokenizer=tokenizer).save("inputs.html")
+        ```
+    """
+    model, tokenizer = open_model(source, tokenizer)
+    row = read_row(source, text, tokenizer)
+    layer = model.get_layer("embeddings")
+    tokens = model.get_layer("token_embedding")(row.inputs["token_ids"])
+    segments = layer.segment(row.inputs["segment_ids"])
+    positions = ops.convert_to_tensor(layer.position)[: len(row)][None]
+    normed = layer.norm(tokens + segments + positions)
+    parts = (ops.convert_to_numpy(ops.cast(part[0], "float32")) for part in (tokens, segments, positions, normed))
+    return EmbeddingInputs(row.tokens, row.inputs["segment_ids"][0], *parts)
+
+
+def _tiles(vectors):
+    """Each vector as a small picture, uint8 `[T, rows, columns, 3]`, on one scale for the line."""
+    count, width = vectors.shape
+    columns = -(-width // _ROWS)
+    filled = np.zeros((count, _ROWS * columns), "float32")
+    filled[:, :width] = vectors
+    scale = np.quantile(np.abs(vectors), 0.98) or 1.0
+    return signed_shades(filled.reshape(count, _ROWS, columns) / scale)

@@ -1,0 +1,174 @@
+"""Texts → who may look at whom: the mask patterns of padding, of packed rows and of a prefix that is written on.
+
+Takes a tokenizer and texts, gives `MaskPattern`. A room of its own because masks belong to no model's weights: two come
+from the very layers that the encoder runs, the third is the definition of a prefix-LM.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from keras import ops
+
+from keras_bert.encoder import PackedBias, PaddingBias
+from keras_bert.tokenized_texts import tokenize_texts
+from keras_bert.tokenizer import BertTokenizer
+from keras_bert.visualize.colours import FAINT, GREY, PARTS
+from keras_bert.visualize.matrices import draw_matrix, matrix_svg, picture_inches
+from keras_bert.visualize.token_rows import TokenRow, as_row
+from keras_bert.visualize.view import View, escape, new_figure
+
+
+@dataclass(frozen=True, eq=False)
+class MaskPattern(View):
+    """Who may look at whom.
+
+    Args:
+        name: Which pattern it is, in words.
+        tokens: The tokens of the row.
+        visible: `[T, T]`: whether a token (row) sees another (column).
+        parts: Which part each token belongs to, from 0 on; −1 for padding.
+        part_names: What the parts are.
+    """
+
+    name: str
+    tokens: tuple[str, ...]
+    visible: np.ndarray
+    parts: np.ndarray
+    part_names: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return self.name
+
+    @property
+    def subtitle(self) -> str:
+        return "Each row is a token; the coloured squares are the tokens that it sees."
+
+    def _pixels(self):
+        """A cell has the colour of the part that is looked at; where padding looks, a pale one."""
+        pixels = np.full((*self.visible.shape, 3), _rgb(FAINT), np.uint8)
+        for part, _ in enumerate(self.part_names):
+            seen = self.visible & (self.parts == part)[None, :]
+            pixels[seen] = _rgb(PARTS[part % len(PARTS)])
+        # What padding sees goes nowhere: nothing reads its states.
+        idle = self.visible & (self.parts < 0)[:, None]
+        pixels[idle] = 0.25 * pixels[idle] + 0.75 * 255
+        return pixels
+
+    def _body(self):
+        legend = "".join(
+            f'<span style="margin-right: 18px"><span style="display: inline-block; width: 11px; height: 11px; '
+            f'border-radius: 2px; background: {PARTS[number % len(PARTS)]}; margin-right: 6px"></span>{escape(name)}'
+            "</span>"
+            for number, name in enumerate(self.part_names)
+        )
+        return f'{matrix_svg(self.tokens, self._pixels())}<p class="note" style="margin: 8px 0 0">{legend}</p>'
+
+    def _draw(self):
+        side = picture_inches(self.tokens)
+        figure = new_figure(side, side + 0.2, self.title)
+        axes = figure.add_subplot()
+        draw_matrix(axes, self.tokens, self._pixels())
+        from matplotlib.patches import Patch
+
+        handles = [Patch(color=PARTS[number % len(PARTS)], label=name) for number, name in enumerate(self.part_names)]
+        place = {"loc": "upper left", "bbox_to_anchor": (0, -0.01), "borderaxespad": 0.2}
+        axes.legend(handles=handles, ncols=3, frameon=False, fontsize=8, labelcolor=GREY, **place)
+        return figure
+
+
+def padding_mask(source: Any, text: Any, *, sequence_length: int) -> MaskPattern:
+    """A text filled up to a length: every token sees the text, none sees the padding.
+
+    Args:
+        source: A tokenizer, or a task, which has one.
+        text: A string, or a pair of strings.
+        sequence_length: The tokens of the row.
+
+    Example:
+        ```python
+        visualize.padding_mask(tokenizer, "A cat sat.", sequence_length=10).save("padding.png")
+        ```
+    """
+    tokenizer = _tokenizer(source)
+    pair = () if isinstance(text, str) else ([text[1]],)
+    first = text if isinstance(text, str) else text[0]
+    row = as_row(tokenize_texts(tokenizer, [first], *pair), tokenizer)
+    row = row.padded(sequence_length, (tokenizer.pad_id, "[PAD]"))
+    mask = row.inputs["padding_mask"]
+    visible = np.broadcast_to(_numpy(PaddingBias()(mask))[0, 0] == 0, (len(row), len(row)))
+    return MaskPattern("Padding mask", row.tokens, visible, mask[0] - 1, ("the text",))
+
+
+def packed_mask(source: Any, texts: Sequence[str], *, sequence_length: int | None = None) -> MaskPattern:
+    """Several texts in one row: every token sees its own text alone, in blocks along the diagonal.
+
+    Args:
+        source: A tokenizer, or a task.
+        texts: The texts of the row.
+        sequence_length: The tokens of the row; `None` leaves no padding.
+
+    Example:
+        ```python
+        visualize.packed_mask(tokenizer, ["A cat sat.", "It purred."], sequence_length=14)
+        ```
+    """
+    tokenizer = _tokenizer(source)
+    rows = [as_row(tokenize_texts(tokenizer, [text]), tokenizer) for text in texts]
+    if not rows:
+        raise ValueError("There are no texts; expected one or more, which share a row.")
+    row = _chain(rows)
+    if sequence_length is not None:
+        row = row.padded(sequence_length, (tokenizer.pad_id, "[PAD]"))
+    owners = row.inputs["padding_mask"]
+    bias, _ = PackedBias()(owners)
+    names = tuple(f"text {number}" for number in range(1, len(rows) + 1))
+    return MaskPattern("Packed row: block-diagonal mask", row.tokens, _numpy(bias)[0, 0] == 0, owners[0] - 1, names)
+
+
+def prefix_mask(source: Any, prefix: str, continuation: str) -> MaskPattern:
+    """A text that is written on: the prefix sees itself, what is written sees the prefix and its own past.
+
+    Args:
+        source: A tokenizer, or a task.
+        prefix: What is given.
+        continuation: What is written.
+
+    Example:
+        ```python
+        visualize.prefix_mask(tokenizer, "A cat sat.", "It purred.")
+        ```
+    """
+    tokenizer = _tokenizer(source)
+    row = as_row(tokenize_texts(tokenizer, [prefix], [continuation]), tokenizer)
+    segments = row.inputs["segment_ids"][0]
+    past = np.arange(len(row))[:, None] >= np.arange(len(row))[None, :]
+    visible = (segments == 0)[None, :] | ((segments == 1)[:, None] & past)
+    return MaskPattern("Prefix mask", row.tokens, visible, segments, ("prefix", "continuation"))
+
+
+def _chain(rows):
+    """Rows one after the other in one, numbered from 1 on in `padding_mask`."""
+    inputs = {name: np.concatenate([row.inputs[name] for row in rows], axis=1) for name in rows[0].inputs}
+    inputs["padding_mask"] = np.concatenate(
+        [number * row.inputs["padding_mask"] for number, row in enumerate(rows, 1)], axis=1
+    )
+    tokens = tuple(token for row in rows for token in row.tokens)
+    return TokenRow(tokens, inputs, tuple(special for row in rows for special in row.special))
+
+
+def _tokenizer(source):
+    tokenizer = getattr(source, "tokenizer", source)
+    if not isinstance(tokenizer, BertTokenizer):
+        raise TypeError(f"{type(source).__name__} is neither a tokenizer nor a task; expected one of these.")
+    return tokenizer
+
+
+def _numpy(tensor):
+    return ops.convert_to_numpy(tensor)
+
+
+def _rgb(colour):
+    return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]

@@ -1,0 +1,127 @@
+"""A task, or a model with its tokenizer, and a text → the one row of tokens that the model reads.
+
+Takes what a task's `predict` takes, gives tokens by name with the model's three inputs. A room of its own because every
+view must show the very tokens that the model sees: a tagger tokenizes word by word, a relation has markers.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_bert.decoding.words import locate_words
+from keras_bert.encoder import encoder_config
+from keras_bert.tasks.relation import RelationClassifier
+from keras_bert.tasks.relation_rows import marked_or_error
+from keras_bert.tasks.task import Task
+from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts, tokenize_words
+from keras_bert.tokenizer import BertTokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class TokenRow:
+    """One row as the model reads it.
+
+    Args:
+        tokens: The pieces, special ones included.
+        inputs: `token_ids`, `segment_ids`, `padding_mask`, int32 `[1, T]`.
+        special: Which tokens the text did not bring: `[CLS]`, `[SEP]`, `[PAD]`.
+    """
+
+    tokens: tuple[str, ...]
+    inputs: dict[str, np.ndarray]
+    special: tuple[bool, ...]
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def padded(self, length: int, pad: tuple[int, str]) -> "TokenRow":
+        """The same with `[PAD]`, as `(id, token)`, up to a length."""
+        more = length - len(self)
+        if more < 0:
+            raise ValueError(f"sequence_length={length}: the text has {len(self)} tokens; expected no less.")
+        fills = {"token_ids": pad[0], "segment_ids": 0, "padding_mask": 0}
+        inputs = {name: np.pad(self.inputs[name], ((0, 0), (0, more)), constant_values=fills[name]) for name in fills}
+        return TokenRow((*self.tokens, *[pad[1]] * more), inputs, (*self.special, *[True] * more))
+
+
+def open_model(source: Any, tokenizer: BertTokenizer | None = None) -> tuple[keras.Model, BertTokenizer]:
+    """The model and the tokenizer of a task, or those given."""
+    if isinstance(source, Task):
+        return source.model, source.tokenizer if tokenizer is None else tokenizer
+    if not isinstance(source, keras.Model):
+        raise TypeError(f"{type(source).__name__} is neither a task nor a model; expected one of these to look into.")
+    if tokenizer is None:
+        raise ValueError("A model alone reads no text; pass tokenizer=…, which load_encoder gives beside the model.")
+    return source, tokenizer
+
+
+def read_row(source: Any, text: Any, tokenizer: BertTokenizer | None = None) -> TokenRow:
+    """The row of a text. Longer texts are cut to what the task reads at once.
+
+    Args:
+        source: A task, or a model.
+        text: A string; a pair of strings, such as a question and its context; for a tagger also a list of words; for a
+            relation a text with tags.
+        tokenizer: For a model.
+
+    Example:
+        ```python
+        read_row(classifier, "A cat.").tokens  # ('[CLS]', 'a', 'cat', '.', '[SEP]')
+        ```
+    """
+    model, tokenizer = open_model(source, tokenizer)
+    limit = getattr(source, "sequence_length", encoder_config(model).max_sequence_length)
+    if isinstance(source, RelationClassifier):
+        tokenized, _ = source._pack([marked_or_error(text, 1)])
+    elif hasattr(source, "splitting"):  # a task that tags words
+        splitting = "words" if source.splitting == "auto" else source.splitting
+        words = [word for word, _, _ in locate_words(text, splitting)[1]]
+        tokenized, _ = tokenize_words(tokenizer, [words])
+    else:
+        tokenized = tokenize_texts(tokenizer, *_sides(text))
+    return as_row(tokenized.trimmed(limit)[0], tokenizer)
+
+
+def as_row(tokenized: TokenizedTexts, tokenizer: BertTokenizer) -> TokenRow:
+    """The first of tokenized texts as a row."""
+    ids, splits, second_begins = tokenized.packed()
+    ids = ids[: splits[1]]
+    places = np.arange(len(ids))
+    inputs = {
+        "token_ids": ids,
+        "segment_ids": places >= second_begins[0],
+        "padding_mask": np.ones_like(ids),
+    }
+    return TokenRow(
+        tuple(tokenizer.id_to_token(int(index)) for index in ids),
+        {name: np.asarray(values, np.int32)[None] for name, values in inputs.items()},
+        # By place, not by id: what a text says is text, a typed [SEP] too.
+        tuple(bool(special) for special in np.isin(places, [0, second_begins[0] - 1, len(ids) - 1])),
+    )
+
+
+def join_words(tokens: Sequence[str]) -> list[list[int]]:
+    """The places of the pieces of each word.
+
+    Example:
+        >>> join_words(["[CLS]", "un", "##able", "!"])
+        [[0], [1, 2], [3]]
+    """
+    words: list[list[int]] = []
+    for place, token in enumerate(tokens):
+        if token.startswith("##") and words:
+            words[-1].append(place)
+        else:
+            words.append([place])
+    return words
+
+
+def _sides(text):
+    if isinstance(text, str):
+        return ([text],)
+    if isinstance(text, Sequence) and len(text) == 2 and all(isinstance(part, str) for part in text):
+        return [text[0]], [text[1]]
+    raise TypeError(f"text={text!r}: expected a string, or a pair of strings.")
