@@ -13,7 +13,7 @@ _HOMES = {
     "distill": "distillation",
     "load": "runtime",
     "make_student": "students",
-    "read_metadata": "metadata",
+    "read_metadata": "file_metadata",
     "save_serving": "saved_model",
     "trim_vocabulary": "vocabulary_trimming",
     "verify": "verification",
@@ -36,7 +36,8 @@ __all__ = [
 if TYPE_CHECKING:
     from export.benchmarking import benchmark
     from export.distillation import distill
-    from export.metadata import add_metadata, read_metadata
+    from export.file_metadata import read_metadata
+    from export.metadata import add_metadata
     from export.packages import write_package
     from export.runtime import load
     from export.saved_model import save_serving

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from export.metadata import task_settings
-from export.reading import READERS, Reader
+from export.reading import Reader, find_reader
 
 # What every file is tried with where there is no data: plain words, accents, CJK, emoji, punctuation, a long one.
 PROBES = (
@@ -64,9 +64,7 @@ def task_reader(task, sequence_length: int) -> Reader:
         >>> task_reader(classifier, 32).prepare(["a fine film"]).tokenized.lengths  # doctest: +SKIP
         array([5])
     """
-    if task.name not in READERS:
-        raise ValueError(f"The task {task.name!r} has no reader yet; these have: {', '.join(READERS)}.")
-    return READERS[task.name](
+    return find_reader(task.name)(
         task.tokenizer,
         sequence_length=sequence_length,
         labels=task.labels,

@@ -4,14 +4,15 @@ Runs the float file on rows of the user's own data and looks at the inputs and o
 alone are counted: padding is computed too, but nobody reads it.
 """
 
-import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from export.file_editor import editors
+from export.interpreter import open_interpreter
 from export.tflite_file import describe, parse
+from keras_bert.tokenized_texts import TokenizedTexts
 
 MAX_ROWS = 256  # more rows change the scales little, and a dataset may have no end
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
@@ -27,7 +28,7 @@ class LayerStatistics:
     output_high: np.ndarray
     moments: np.ndarray
     tokens: int
-    source: int  # the tensor that it reads: products of one source are scaled together
+    source: Hashable  # what it reads: products of one source are scaled together
 
     def add(self, inputs: np.ndarray, outputs: np.ndarray, moments: np.ndarray) -> None:
         """Take in one more row's values, `[tokens, channels]`."""
@@ -37,6 +38,12 @@ class LayerStatistics:
         self.output_high = np.maximum(self.output_high, outputs.max(axis=0))
         self.moments = self.moments + moments
         self.tokens += len(inputs)
+
+
+def new_statistics(inputs: int, outputs: int, source: Hashable) -> LayerStatistics:
+    """Those of a matrix product that has seen nothing yet, by the numbers of its channels."""
+    before, after = np.full(inputs, np.inf), np.full(outputs, np.inf)
+    return LayerStatistics(before, -before, after, -after, np.zeros((inputs, inputs)), 0, source)
 
 
 def rows_of(data: Iterable) -> Iterator[dict[str, np.ndarray]]:
@@ -62,9 +69,20 @@ def rows_of(data: Iterable) -> Iterator[dict[str, np.ndarray]]:
         raise ValueError("calibration has no rows; expected some of the texts that the model will see.")
 
 
+def token_rows(tokenized: TokenizedTexts) -> list[dict[str, np.ndarray]]:
+    """Texts as single rows `[1, T]` of model inputs."""
+    ids, splits, second_begins = tokenized.packed()
+    rows = []
+    for begin, end, second in zip(splits[:-1], splits[1:], second_begins, strict=True):
+        token_ids = ids[begin:end][None]
+        segment_ids = (np.arange(end - begin) >= second)[None].astype(np.int32)
+        rows.append({"token_ids": token_ids, "segment_ids": segment_ids, "padding_mask": np.ones_like(token_ids)})
+    return rows
+
+
 def collect_statistics(content: bytes, data: Iterable) -> dict[int, LayerStatistics]:
     """Run rows through the float file; statistics by the buffer of a layer's weights, which signatures share."""
-    interpreter = _interpreter(content)
+    interpreter = open_interpreter(content, keep_tensors=True)
     signature = max(describe(content).signatures, key=lambda one: _length(one) or np.inf)
     editor = editors(parse(content))[signature.subgraph]
     layers = [operator for operator in editor.graph.operators if matrix_of(editor, operator) is not None]
@@ -93,20 +111,8 @@ def matrix_of(editor, operator) -> np.ndarray | None:
 
 def _add(statistics, buffer, inputs, outputs, moments, source):
     if buffer not in statistics:
-        inf_in, inf_out = np.full(inputs.shape[1], np.inf), np.full(outputs.shape[1], np.inf)
-        statistics[buffer] = LayerStatistics(inf_in, -inf_in, inf_out, -inf_out, np.zeros(moments.shape), 0, source)
+        statistics[buffer] = new_statistics(inputs.shape[1], outputs.shape[1], source)
     statistics[buffer].add(inputs, outputs, moments)
-
-
-def _interpreter(content):
-    try:
-        from ai_edge_litert.interpreter import Interpreter
-    except ImportError as error:
-        raise ImportError("Calibration runs the file: pip install 'keras-bert-edge[export]'") from error
-    with warnings.catch_warnings():
-        # It warns that keeping all tensors is for debugging; looking at them is what calibration is.
-        warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors", category=UserWarning)
-        return Interpreter(model_content=content, experimental_preserve_all_tensors=True)
 
 
 def _length(signature):

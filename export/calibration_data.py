@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from export.app_examples import read_examples, task_reader
-from export.calibration import MAX_ROWS, rows_of
-from export.reading import READERS
+from export.calibration import MAX_ROWS, rows_of, token_rows
+from export.reading import find_reader
 from keras_bert.tasks.task import Task
 
 
@@ -49,13 +49,7 @@ def _text_rows(task, data, sequence_length):
         raise ValueError("calibration has texts, but a model has no tokenizer; pass the task, or model inputs.")
     inputs = read_examples(task, data).inputs[:MAX_ROWS]
     reader = task_reader(task, min(sequence_length or task.sequence_length, task.sequence_length))
-    ids, splits, second_begins = reader.prepare(inputs).tokenized.packed()
-    rows = []
-    for begin, end, second in zip(splits[:-1], splits[1:], second_begins, strict=True):
-        token_ids = ids[begin:end][None]
-        segment_ids = (np.arange(end - begin) >= second)[None].astype(np.int32)
-        rows.append({"token_ids": token_ids, "segment_ids": segment_ids, "padding_mask": np.ones_like(token_ids)})
-    return list(rows_of(rows))
+    return list(rows_of(token_rows(reader.prepare(inputs).tokenized)))
 
 
 def _peek(data):
@@ -87,7 +81,7 @@ def _is_text(spec):
 
 def _strings(dataset, spec, task):
     """The inputs of a dataset as Python strings, or pairs of them."""
-    are_pairs = isinstance(task, Task) and READERS[task.name].pairs_alone and len(tf.nest.flatten(spec)) == 2
+    are_pairs = isinstance(task, Task) and find_reader(task.name).pairs_alone and len(tf.nest.flatten(spec)) == 2
     if isinstance(spec, tuple) and not are_pairs:
         dataset = dataset.map(lambda inputs, *labels: inputs)
     if tf.nest.flatten(dataset.element_spec)[0].shape.rank:

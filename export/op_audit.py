@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from export.interpreter import open_interpreter
 from export.tflite_file import describe, parse, serialize
 
 
@@ -61,13 +62,9 @@ def audit_ops(source: str | Path | bytes, *, count_partitions: bool = False) -> 
 
 
 def _count_partitions(source, subgraph):
-    try:
-        from ai_edge_litert.interpreter import Interpreter
-    except ImportError as error:
-        raise ImportError("Counting partitions needs LiteRT: pip install 'keras-bert-edge[export]'") from error
     # The interpreter lists the nodes of its first subgraph alone.
     model = parse(source)
     model.subgraphs, model.signatureDefs = [model.subgraphs[subgraph]], []
-    interpreter = Interpreter(model_content=serialize(model), num_threads=1)
+    interpreter = open_interpreter(serialize(model))
     interpreter.allocate_tensors()
     return sum(node["op_name"] == "DELEGATE" for node in interpreter._get_ops_details())

@@ -16,9 +16,10 @@ import numpy as np
 from export.app_examples import read_examples
 from export.recipes import Recipe
 from export.runtime import load
-from export.tflite import Artifact, convert, write_atomically
+from export.tflite import Artifact, convert
 from export.verification import ParityReport, verify
 from keras_bert.tasks.task import Task
+from keras_bert.whole_files import write_whole
 
 _GOLDEN_TEXTS = 20
 
@@ -122,4 +123,4 @@ def _plain(answer):
 
 
 def _write_json(path, value):
-    write_atomically(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+    write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from export.metadata import FileMetadata
+from export.file_metadata import FileMetadata
+from export.interpreter import open_interpreter
 from export.reading.reader import Reader
 from keras_bert.tokenized_texts import TokenizedTexts
 
@@ -26,16 +27,8 @@ class RowRunner:
     """
 
     def __init__(self, path: Path, metadata: FileMetadata, reader: Reader, num_threads: int):
-        try:
-            from ai_edge_litert.interpreter import Interpreter
-        except ImportError as error:
-            raise ImportError("Running a .tflite file needs LiteRT: pip install 'keras-bert-edge[export]'") from error
-        try:
-            self._interpreter = Interpreter(model_path=str(path), num_threads=num_threads)
-            present = set(self._interpreter.get_signature_list())
-        except ValueError as error:
-            raise ValueError(f"{path} is not a TFLite model, or is cut short: {error}") from None
-        if missing := set(metadata.signatures) - present:
+        self._path, self._interpreter = path, open_interpreter(path, num_threads=num_threads)
+        if missing := set(metadata.signatures) - set(self._interpreter.get_signature_list()):
             raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have.")
         self._lengths, self._runners = metadata.signatures, {}
         self._outputs, self._token_outputs = reader.outputs, reader.token_outputs
@@ -60,11 +53,17 @@ class RowRunner:
         token_ids = np.full((1, length), pad_id, np.int32)
         token_ids[0, : len(ids)] = ids
         places = np.arange(length)[None, :]
-        outputs = self._runner(key)(
-            token_ids=token_ids,
-            segment_ids=((places >= second_begins) & (places < len(ids))).astype(np.int32),
-            padding_mask=(places < len(ids)).astype(np.int32),
-        )
+        inputs = {
+            "token_ids": token_ids,
+            "segment_ids": ((places >= second_begins) & (places < len(ids))).astype(np.int32),
+            "padding_mask": (places < len(ids)).astype(np.int32),
+        }
+        try:
+            outputs = self._runner(key)(**inputs)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"{self._path} cannot be run: {error}. It is damaged, or needs a newer LiteRT; export it again."
+            ) from None
         return {name: self._without_padding(name, outputs[name], len(ids)) for name in self._outputs}
 
     def _without_padding(self, name, values, tokens):

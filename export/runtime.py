@@ -12,20 +12,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from export.device_tokenizer import DeviceTokenizer
-from export.metadata import FileMetadata, read_metadata
-from export.reading import (
-    AspectReader,
-    ChoiceReader,
-    CommandReader,
-    EntityReader,
-    LabelReader,
-    Reader,
-    RelationReader,
-    SpanReader,
-    VectorReader,
-)
+from export.file_metadata import FileMetadata, read_metadata
+from export.reading import find_reader
 from export.row_runner import RowRunner
-from keras_bert.decoding.similarity import cosine_matrix, search_vectors
 from keras_bert.tokenized_texts import TokenizedTexts
 
 # === Tasks ===
@@ -40,15 +29,15 @@ class Runtime:
         num_threads: Threads of the interpreter.
     """
 
-    reads: ClassVar[type[Reader]]
+    task: ClassVar[str]  # which a file must be for
 
     def __init__(self, path: str | os.PathLike, metadata: FileMetadata | None = None, *, num_threads: int = 1):
         path = _find_file(path)
         metadata = read_metadata(path) if metadata is None else metadata
-        if metadata.task != self.reads.task:
-            raise ValueError(f"{path} is for the task {metadata.task!r}, not {self.reads.task!r}; open it with load.")
+        if metadata.task != self.task:
+            raise ValueError(f"{path} is for the task {metadata.task!r}, not {self.task!r}; open it with load.")
         self.metadata = metadata
-        self.reader = _make_reader(path, metadata, self.reads)
+        self.reader = _make_reader(path, metadata)
         self._runner = RowRunner(path, metadata, self.reader, num_threads)
 
     def __call__(self, *given, **options) -> Any:
@@ -87,7 +76,7 @@ class Classifier(Runtime):
         set_alarm (98%)
     """
 
-    reads = LabelReader
+    task = "classification"
 
 
 class Tagger(Runtime):
@@ -99,7 +88,7 @@ class Tagger(Runtime):
         Entity(text='Malmö', label='LOC', start=13, end=18, probability=0.98)
     """
 
-    reads = EntityReader
+    task = "tagging"
 
 
 class Answerer(Runtime):
@@ -111,7 +100,7 @@ class Answerer(Runtime):
         Malmö (97%)
     """
 
-    reads = SpanReader
+    task = "question_answering"
 
 
 class RelationFinder(Runtime):
@@ -123,7 +112,7 @@ class RelationFinder(Runtime):
         Component-Whole(e1,e2) (97%)
     """
 
-    reads = RelationReader
+    task = "relation"
 
 
 class AspectJudge(Runtime):
@@ -135,7 +124,7 @@ class AspectJudge(Runtime):
         pizza: positive (99%) service: negative (93%)
     """
 
-    reads = AspectReader
+    task = "aspect"
 
     def __call__(self, texts, *, aspects=None):
         """An `AspectPolarity` for each pair; with `aspects` a list of them for each sentence."""
@@ -157,7 +146,7 @@ class Chooser(Runtime):
         It stops the rain. (96%)
     """
 
-    reads = ChoiceReader
+    task = "multiple_choice"
 
 
 class Assistant(Runtime):
@@ -169,7 +158,7 @@ class Assistant(Runtime):
         set_alarm (98%): six (time, 97%)
     """
 
-    reads = CommandReader
+    task = "intent_slots"
 
 
 class Embedder(Runtime):
@@ -181,7 +170,7 @@ class Embedder(Runtime):
         array([[0.8], [0.3]])
     """
 
-    reads = VectorReader
+    task = "similarity"
 
     def __call__(self, texts):
         """The vectors of texts."""
@@ -190,10 +179,14 @@ class Embedder(Runtime):
 
     def similarity(self, first, second) -> np.ndarray:
         """The cosine of each text with each other, `[n, m]`; vectors that are made already will do as well."""
+        from keras_bert.decoding.similarity import cosine_matrix
+
         return cosine_matrix(*map(self._vectors, (first, second)))
 
     def search(self, queries, collection, *, top: int = 5) -> list:
         """The texts of a collection that are nearest to each query, as `SentenceEmbedder.search` gives them."""
+        from keras_bert.decoding.similarity import search_vectors
+
         if isinstance(queries, str):
             return self.search([queries], collection, top=top)[0]
         texts = None if isinstance(collection, np.ndarray) else list(collection)
@@ -206,7 +199,7 @@ class Embedder(Runtime):
 
 
 _ALL = (AspectJudge, Assistant, Answerer, Chooser, Classifier, Embedder, RelationFinder, Tagger)
-_RUNTIMES = {runtime.reads.task: runtime for runtime in _ALL}
+_RUNTIMES = {runtime.task: runtime for runtime in _ALL}
 
 
 def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
@@ -239,13 +232,13 @@ def _find_file(path):
     return path
 
 
-def _make_reader(path, metadata, reader):
+def _make_reader(path, metadata):
     """What the file says of itself is checked here, before anything is run."""
     limit = metadata.settings.get("sequence_length", 512)
     if type(limit) is not int or limit < 3:
         raise ValueError(f"{path} has sequence_length={limit!r}; expected a number of tokens, 3 or more.")
     try:
-        reader = reader(
+        reader = find_reader(metadata.task)(
             DeviceTokenizer(metadata.vocabulary, metadata.tokenizer),
             sequence_length=min(limit, max(length or limit for length in metadata.signatures.values())),
             labels=metadata.labels,

@@ -8,7 +8,6 @@ keep more of the model than the converter's own.
 
 import os
 import re
-import secrets
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -19,17 +18,22 @@ import tensorflow as tf
 
 from export.app_examples import task_reader
 from export.app_outputs import app_model, app_outputs
+from export.bias_fusion import fuse_biases
 from export.calibration import collect_statistics
 from export.calibration_data import calibration_rows
 from export.delegate_fit import fit_delegate
+from export.learned_numbers import learned_ranges
+from export.matrix_names import name_matrices
+from export.matrix_recipes import quantize_matrices
 from export.metadata import add_metadata, describe_task
 from export.op_audit import audit_ops
-from export.quantized_matrices import quantize_dynamic, quantize_static, store_float16
 from export.quantized_tables import quantize_tables
 from export.recipes import Recipe, find_recipe
 from export.tflite_file import parse, serialize
 from keras_bert.encoder import INPUT_NAMES, encoder_config
+from keras_bert.tasks.learned_ranges import LearnedRanges
 from keras_bert.tasks.task import Task
+from keras_bert.whole_files import write_whole
 
 DYNAMIC = "dynamic"  # the signature of a file for all lengths
 
@@ -72,7 +76,8 @@ def convert(
             reads where that is less.
         calibration: For the recipes that measure activations: batches or rows of model inputs (a `tf.data.Dataset` or
             any iterable, labels beside them or not), or, for a task, its texts: a list of inputs, labelled data in any
-            form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used.
+            form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used. A task that
+            `train_quantized` trained for the recipe needs none: its file has the numbers that it was trained with.
 
     Example:
         >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
@@ -83,21 +88,23 @@ def convert(
     model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
     _check_model(model)
     lengths = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
-    if recipe.calibration == "needed" and calibration is None:
+    learned = learned_ranges(task_or_model, recipe) if isinstance(task_or_model, Task) else None
+    if recipe.calibration == "needed" and calibration is None and learned is None:
         raise ValueError(
             f"recipe={recipe.name!r} measures activations and has no data; pass calibration=, some hundred texts or "
-            "batches like those that the model will see, or take recipe='dynamic_int8'."
+            "batches like those that the model will see, train the task for it with train_quantized, or take "
+            "recipe='dynamic_int8'."
         )
     if isinstance(task_or_model, Task):
         _check_reading(task_or_model, max(lengths, default=task_or_model.sequence_length))
-    if calibration is not None:
+    if calibration is not None and learned is None:
         calibration = calibration_rows(task_or_model, calibration, max(lengths, default=None))
     archive, keys = _draw_signatures(model, lengths)
-    content = rewrite(convert_saved_model(archive, keys), recipe, calibration)
+    content = rewrite(convert_saved_model(archive, keys), recipe, calibration, model=model, learned=learned)
     audit_ops(content).check()
     if isinstance(task_or_model, Task):
         content = _describe(content, task_or_model, Path(path).stem, recipe)
-    return Artifact(write_atomically(Path(path), content), recipe.name, lengths, len(content))
+    return Artifact(write_whole(path, content), recipe.name, lengths, len(content))
 
 
 def _describe(content, task, name, recipe):
@@ -192,34 +199,31 @@ def _run_converter(converter):
 # === Smaller ===
 
 
-def rewrite(content: bytes, recipe: Recipe, calibration: Iterable | None = None) -> bytes:
-    """The converter's float file → the file of the recipe; `calibration` is model inputs, as `convert` takes them."""
-    model = parse(content)
-    fit_delegate(model)
+def rewrite(
+    content: bytes,
+    recipe: Recipe,
+    calibration: Iterable | None = None,
+    *,
+    model: keras.Model | None = None,
+    learned: LearnedRanges | None = None,
+) -> bytes:
+    """The converter's float file → the file of the recipe.
+
+    Args:
+        content: The float file.
+        recipe: What to do.
+        calibration: Model inputs, as `convert` takes them.
+        model: The Keras model; needed where the recipe has exceptions, or with `learned`.
+        learned: What the task was trained with, instead of calibration.
+    """
+    file = parse(content)
+    fit_delegate(file)
+    fuse_biases(file)
     statistics = None
-    if calibration is not None and recipe.calibration != "unused":
-        statistics = collect_statistics(serialize(model), calibration)
-    if recipe.activations in ("int8", "int16"):
-        quantize_static(model, statistics, activation_bits=8 if recipe.activations == "int8" else 16)
-    elif recipe.activations == "dynamic":
-        quantize_dynamic(model, 8 if recipe.weights == "int8" else 4, statistics)
-    elif recipe.weights == "float16":
-        store_float16(model)
+    if calibration is not None and recipe.calibration != "unused" and learned is None:
+        statistics = collect_statistics(serialize(file), calibration)
+    named = name_matrices(file, model) if model is not None and (recipe.exceptions or learned is not None) else None
+    quantize_matrices(file, recipe, statistics, named=named, learned=learned)
     if recipe.tables != "float32":
-        quantize_tables(model, 8 if recipe.tables == "int8" else 16)
-    return serialize(model)
-
-
-def write_atomically(path: Path, content: bytes) -> Path:
-    """Write a file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)  # gone already where all went well
-    return path
+        quantize_tables(file, 8 if recipe.tables == "int8" else 16)
+    return serialize(file)

@@ -1,8 +1,8 @@
 """The bytes of a `.tflite` file ⇄ what stands in them.
 
-`describe` reads signatures, ops and tensor types without running or copying anything; `parse` and `serialize` are for
-code that changes a file. No TensorFlow and no interpreter: the flatbuffers package and the schema's classes alone, so
-that the device runtime can use it. A file that is cut short or is something else is a `ValueError`.
+`describe` and `read_signatures` look at signatures, ops and tensor types without running or copying anything; `parse`
+and `serialize` are for code that changes a file, and need the schema's generated classes. No TensorFlow and no
+interpreter. A file that is cut short or is something else is a `ValueError`.
 """
 
 import struct
@@ -14,7 +14,7 @@ from pathlib import Path
 import flatbuffers
 import numpy as np
 
-IDENTIFIER = b"TFL3"
+from export.flatbuffer_tables import IDENTIFIER, GraphTable, ModelTable, Table
 
 # What the generated readers raise when offsets lead nowhere.
 _BROKEN = (struct.error, LookupError, TypeError, ValueError, AttributeError, MemoryError, OverflowError)
@@ -64,19 +64,45 @@ def describe(source: str | Path | bytes) -> FileSummary:
     """
     content = _content(source)
     try:
-        model = schema().Model.GetRootAs(content, 0)
-        graphs = [model.Subgraphs(index) for index in range(model.SubgraphsLength())]
-        names = [_op_name(model.OperatorCodes(index)) for index in range(model.OperatorCodesLength())]
+        model = ModelTable(content)
+        names = [_op_name(code) for code in model.operator_codes]
         used = Counter(
-            names[graph.Operators(index).OpcodeIndex()] for graph in graphs for index in range(graph.OperatorsLength())
+            _at(names, operator.number(0, "<I"), "an op of kind")
+            for graph in model.subgraphs
+            for operator in graph.operators
         )
-        signatures = tuple(_signature(model, index) for index in range(model.SignatureDefsLength()))
-        sizes = _constant_sizes(model, graphs)
-    except _BROKEN as error:
-        raise ValueError(f"{_name(source)} is damaged or cut short: {error}; copy or export it again.") from error
+        signatures = tuple(_signature(model, table) for table in model.signatures)
+        sizes = _constant_sizes(model)
+    except ValueError as error:
+        raise _damaged(source, error) from None
     custom = tuple(sorted(name for name, is_custom in set(names) if is_custom))
     ops = {name: count for (name, _), count in used.most_common()}
-    return FileSummary(signatures, len(graphs), ops, custom, sizes, len(content))
+    return FileSummary(signatures, len(model.subgraphs), ops, custom, sizes, len(content))
+
+
+def read_signatures(content: bytes) -> list[Signature]:
+    """The signatures of a file in the order of its subgraphs, one for each; an error where it has more or fewer.
+
+    Example:
+        >>> [signature.name for signature in read_signatures(content)]  # doctest: +SKIP
+        ['length_32', 'length_128']
+    """
+    content = _content(content)
+    try:
+        model, found = ModelTable(content), {}
+        for signature in (_signature(model, table) for table in model.signatures):
+            graph = model.subgraphs[signature.subgraph]
+            if len(signature.inputs) != len(graph.inputs) or len(signature.outputs) != len(graph.outputs):
+                raise ValueError(f"signature {signature.name!r} has no name for some tensors of its subgraph")
+            found[signature.subgraph] = signature
+    except ValueError as error:
+        raise _damaged(content, error) from None
+    if not found or not len(found) == len(model.subgraphs) == len(model.signatures):
+        raise ValueError(
+            f"The file has {len(model.subgraphs)} subgraphs and {len(model.signatures)} signatures; expected one "
+            "signature for each, as export.convert writes them."
+        )
+    return [found[index] for index in sorted(found)]
 
 
 def parse(source: str | Path | bytes):
@@ -93,7 +119,7 @@ def parse(source: str | Path | bytes):
                 buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
                 buffer.offset = buffer.size = 0
     except _BROKEN as error:
-        raise ValueError(f"{_name(source)} is damaged or cut short: {error}; copy or export it again.") from error
+        raise _damaged(source, error) from error
     return model
 
 
@@ -111,10 +137,9 @@ def put_buffers_inline(content: bytes) -> bytes:
     """
     content = _content(content)
     try:
-        model = schema().Model.GetRootAs(content, 0)
-        are_inline = all(model.Buffers(index).Offset() <= 1 for index in range(model.BuffersLength()))
-    except _BROKEN as error:
-        raise ValueError(f"{_name(content)} is damaged or cut short: {error}; copy or export it again.") from error
+        are_inline = all(buffer.number(1, "<Q") <= 1 for buffer in ModelTable(content).buffers)
+    except ValueError as error:
+        raise _damaged(content, error) from None
     return content if are_inline else serialize(parse(content))
 
 
@@ -129,7 +154,7 @@ def schema():
 
 def type_name(code: int) -> str:
     """`FLOAT32` for 0, and so on."""
-    return _names(schema().TensorType)[code]
+    return _names(schema().TensorType).get(code, f"TYPE_{code}")
 
 
 def _content(source):
@@ -143,48 +168,61 @@ def _name(source):
     return f"The file of {len(source):,} bytes" if isinstance(source, bytes) else str(source)
 
 
+def _damaged(source, error):
+    return ValueError(f"{_name(source)} is damaged or cut short: {error}; copy or export it again.")
+
+
+# === Looking into a file ===
+
+
 def _names(enum):
     return {value: name for name, value in vars(enum).items() if isinstance(value, int)}
 
 
-def _op_name(code):
+def _at(items, index, what):
+    if not 0 <= index < len(items):
+        raise ValueError(f"it has {what} {index}, of {len(items)}")
+    return items[index]
+
+
+def _op_name(code: Table):
     """Name, and whether it is a custom op. Old writers fill the 8-bit field alone, new ones both."""
-    builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
+    builtin = max(code.number(3, "<i"), code.number(0, "<b"))
     if builtin == schema().BuiltinOperator.CUSTOM:
-        return (code.CustomCode() or b"").decode(errors="replace"), True
+        return code.text(1), True
     return _names(schema().BuiltinOperator).get(builtin, f"BUILTIN_{builtin}"), False
 
 
-def _signature(model, index):
-    signature = model.SignatureDefs(index)
-    graph = model.Subgraphs(signature.SubgraphIndex())
+def _signature(model: ModelTable, table: Table):
+    subgraph = table.number(4, "<I")
+    graph: GraphTable = _at(model.subgraphs, subgraph, f"a signature {table.text(2)!r} of subgraph")
 
-    def tensors(count, item):
-        maps = (item(place) for place in range(count))
-        return {entry.Name().decode(): _tensor_info(graph.Tensors(entry.TensorIndex())) for entry in maps}
+    def tensors(field, order):
+        """By the names that the signature gives them, in the order of the subgraph, which is not the signature's."""
+        named = {entry.text(0): entry.number(1, "<I") for entry in table.tables(field)}
+        order = {index: place for place, index in enumerate(order)}
+        return {
+            name: _tensor_info(_at(graph.tensors, named[name], "a tensor"))
+            for name in sorted(named, key=lambda name: order.get(named[name], len(order)))
+        }
 
-    inputs = tensors(signature.InputsLength(), signature.Inputs)
-    outputs = tensors(signature.OutputsLength(), signature.Outputs)
-    return Signature(signature.SignatureKey().decode(), signature.SubgraphIndex(), inputs, outputs)
-
-
-def _tensor_info(tensor):
-    has_unknown = tensor.ShapeSignatureLength() > 0
-    read, rank = (
-        (tensor.ShapeSignature, tensor.ShapeSignatureLength()) if has_unknown else (tensor.Shape, tensor.ShapeLength())
-    )
-    return TensorInfo(tuple(int(read(axis)) for axis in range(rank)), type_name(tensor.Type()))
+    return Signature(table.text(2), subgraph, tensors(0, graph.inputs), tensors(1, graph.outputs))
 
 
-def _constant_sizes(model, graphs):
+def _tensor_info(tensor: Table):
+    # A dimension that is open stands in shape_signature; where there is none, the shape is all.
+    return TensorInfo(tensor.numbers(7) or tensor.numbers(0), type_name(tensor.number(1, "<b")))
+
+
+def _constant_sizes(model: ModelTable):
     """Bytes of constants by type; a buffer that signatures share counts once."""
-    type_of = {}
-    for graph in graphs:
-        for index in range(graph.TensorsLength()):
-            tensor = graph.Tensors(index)
-            type_of[tensor.Buffer()] = type_name(tensor.Type())
+    types = {
+        tensor.number(2, "<I"): type_name(tensor.number(1, "<b"))
+        for graph in model.subgraphs
+        for tensor in graph.tensors
+    }
     sizes = Counter()
-    for index, name in type_of.items():
-        buffer = model.Buffers(index)
-        sizes[name] += buffer.Size() if buffer.Offset() > 1 else buffer.DataLength()
+    for index, name in types.items():
+        buffer = _at(model.buffers, index, "a tensor of buffer")
+        sizes[name] += buffer.number(2, "<Q") if buffer.number(1, "<Q") > 1 else len(buffer.vector(0, item_size=1))
     return {name: size for name, size in sizes.most_common() if size}

@@ -18,8 +18,9 @@ import tensorflow_text as tf_text
 
 from export.op_audit import audit_ops
 from export.recipes import Recipe, find_recipe
-from export.tflite import Artifact, convert_saved_model, rewrite, write_atomically
+from export.tflite import Artifact, convert_saved_model, rewrite
 from keras_bert.tasks.task import Task
+from keras_bert.whole_files import write_whole
 
 SIGNATURE = "text"
 TEXT_OPS = ("FastBertNormalize", "FastWordpieceTokenizeWithOffsets")
@@ -52,7 +53,7 @@ def convert_strings(
     )
     content = rewrite(convert_saved_model(archive, [SIGNATURE], allow_custom_ops=True), recipe)
     audit_ops(content).check(allowed=TEXT_OPS)
-    return Artifact(write_atomically(Path(path), content), recipe.name, (length,), len(content))
+    return Artifact(write_whole(path, content), recipe.name, (length,), len(content))
 
 
 def _pack(tokenizer, text, length):

@@ -6,7 +6,7 @@ as for `finetune`, so that the file which a model was measured on is read the sa
 
 from pathlib import Path
 
-from export.reading import READERS
+from export.reading import find_reader
 from keras_bert.cli.data import read_columns
 from keras_bert.cli.tasks import find_task
 
@@ -28,7 +28,7 @@ def read_texts(path: str, task) -> list:
     lines = [line for line in Path(path).read_text(encoding="utf-8").split("\n") if line.strip()]
     if not lines:
         raise ValueError(f"{path} has no texts; expected one a line.")
-    inputs = [READERS[task.name].from_line(line) for line in lines]
+    inputs = [find_reader(task.name).from_line(line) for line in lines]
     if len(set(map(type, inputs))) > 1:
         raise ValueError(f"{path} has a tab in some lines and none in others; expected pairs of texts, or texts alone.")
     return inputs

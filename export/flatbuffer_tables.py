@@ -1,0 +1,139 @@
+"""The bytes of a flatbuffer → its tables, numbers and texts, every offset checked against the end of the file.
+
+Takes a file that may come from anywhere, gives `Table` values; what leads outside of it is a `ValueError`. A room of
+its own because everything that looks into a `.tflite` file without changing it reads with this: the generated classes
+of the schema trust every offset, and loading them takes longer than a cold start may. Standard library alone.
+"""
+
+import struct
+from functools import cached_property
+
+IDENTIFIER = b"TFL3"  # of a TFLite file
+
+
+class Table:
+    """A table of a flatbuffer. Fields are called by their number in the schema.
+
+    Args:
+        data: The file: bytes, or a map of it.
+        position: Where the table begins.
+
+    Example:
+        >>> data = struct.pack("<I4sHHHHi", 12, b"TFL3", 6, 8, 4, 0, 8) + struct.pack("<I", 3)
+        >>> Table(data, 16).number(0, "<I")
+        3
+    """
+
+    def __init__(self, data: bytes, position: int):
+        self.data, self.position = data, position
+        self._fields = position - _number("<i", data, position)  # the list of where the fields are
+        self.num_fields = (_number("<H", data, self._fields) - 4) // 2
+
+    def place(self, field: int) -> int | None:
+        """Where a field stands, or `None` where it has its default."""
+        offset = _number("<H", self.data, self._fields + 4 + 2 * field) if field < self.num_fields else 0
+        return self.position + offset if offset else None
+
+    def number(self, field: int, layout: str, default: int = 0) -> int:
+        """A number; `layout` as for `struct`."""
+        position = self.place(field)
+        return default if position is None else _number(layout, self.data, position)
+
+    def target(self, field: int) -> int | None:
+        """What an offset points to, or `None`."""
+        position = self.place(field)
+        return None if position is None else position + _number("<I", self.data, position)
+
+    def vector(self, field: int, item_size: int = 4) -> range:
+        """The positions of a vector's items."""
+        start = self.target(field)
+        if start is None:
+            return range(0)
+        count = _number("<I", self.data, start)
+        _check_range(self.data, start + 4, count * item_size)
+        return range(start + 4, start + 4 + count * item_size, item_size)
+
+    def numbers(self, field: int) -> tuple[int, ...]:
+        """A vector of int32."""
+        places = self.vector(field)
+        return struct.unpack_from(f"<{len(places)}i", self.data, places.start) if places else ()
+
+    def tables(self, field: int) -> list["Table"]:
+        """A vector of tables."""
+        return [Table(self.data, item + _number("<I", self.data, item)) for item in self.vector(field)]
+
+    def raw_text(self, field: int) -> bytes:
+        """A string as it stands in the file."""
+        characters = self.vector(field, item_size=1)
+        return self.data[characters.start : characters.stop]
+
+    def text(self, field: int) -> str:
+        """A string; what is not UTF-8 in it becomes U+FFFD."""
+        return self.raw_text(field).decode("utf-8", "replace")
+
+
+class ModelTable(Table):
+    """The root of a TFLite file, with the parts that readers ask for by their names in the schema."""
+
+    VERSION, OPERATOR_CODES, SUBGRAPHS, BUFFERS, METADATA, SIGNATURES = 0, 1, 2, 4, 6, 7
+
+    def __init__(self, data: bytes):
+        if len(data) < 8 or data[4:8] != IDENTIFIER:
+            raise ValueError(f"The bytes begin with {bytes(data[:8])!r}; a TFLite file has TFL3 at byte 4.")
+        super().__init__(data, _number("<I", data, 0))
+
+    @cached_property
+    def operator_codes(self) -> list[Table]:
+        """Which ops there are."""
+        return self.tables(self.OPERATOR_CODES)
+
+    @cached_property
+    def subgraphs(self) -> list["GraphTable"]:
+        """The graphs."""
+        return [GraphTable(self.data, table.position) for table in self.tables(self.SUBGRAPHS)]
+
+    @cached_property
+    def buffers(self) -> list[Table]:
+        """The constants."""
+        return self.tables(self.BUFFERS)
+
+    @cached_property
+    def signatures(self) -> list[Table]:
+        """The named ways in."""
+        return self.tables(self.SIGNATURES)
+
+
+class GraphTable(Table):
+    """A graph of a TFLite file."""
+
+    @cached_property
+    def tensors(self) -> list[Table]:
+        """Its tensors; inputs and outputs are their numbers."""
+        return self.tables(0)
+
+    @cached_property
+    def operators(self) -> list[Table]:
+        """Its ops, in the order of their run."""
+        return self.tables(3)
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The numbers of its inputs."""
+        return self.numbers(1)
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The numbers of its outputs."""
+        return self.numbers(2)
+
+
+def _check_range(data, position, size):
+    if position < 0 or position + size > len(data):
+        raise ValueError(
+            f"The TFLite file points to byte {position + size:,} of its {len(data):,}: it was cut short or is damaged."
+        )
+
+
+def _number(layout, data, position):
+    _check_range(data, position, struct.calcsize(layout))
+    return struct.unpack_from(layout, data, position)[0]
