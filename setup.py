@@ -28,6 +28,8 @@ EXTRAS = {
     "zst": ["zstandard>=0.22"],
     # Measures models: reports, correlations, calibration, pictures.
     "evaluate": ["scikit-learn>=1.5", "scipy>=1.11", "matplotlib>=3.8", "seqeval>=1.2.2"],
+    # Measures texts that a model wrote: BLEU and ROUGE.
+    "generate": ["sacrebleu>=2.4", "rouge-score>=0.1.2"],
     # Draws the report of a pretraining, and views as PNG (keras_bert.visualize; HTML needs nothing).
     "plots": ["matplotlib>=3.8"],
     # Searches hyper-parameters (examples/tune_hyperparameters.py).
@@ -45,6 +47,7 @@ EXTRAS = {
 }
 EXTRAS["dev"] += ["tf-keras>=2.21,<2.22", "dm-tree>=0.1.8", "six"]
 EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS["serving"] + EXTRAS["docs"]
+EXTRAS["dev"] += EXTRAS["generate"]
 
 setup(
     name="keras-bert-edge",

@@ -27,6 +27,7 @@ _HOMES = {
     "Recipe": "training.recipes",
     "RelationClassifier": "tasks.relation",
     "SentenceEmbedder": "tasks.similarity",
+    "Seq2Seq": "tasks.generation",
     "TextClassifier": "tasks.classification",
     "TrainingModel": "training.training_model",
     "ZeroShotClassifier": "tasks.zero_shot",
@@ -49,7 +50,9 @@ _HOMES = {
     "read_choices": "tasks.choice_rows",
     "read_commands": "tasks.command_rows",
     "read_examples": "pretraining.corpus",
+    "read_generation": "tasks.generation_rows",
     "read_glue": "tasks.glue",
+    "read_parallel": "tasks.generation_rows",
     "read_relations": "tasks.relation_rows",
     "read_rows": "tasks.rows",
     "read_sentences": "tasks.sentence_groups",
@@ -77,6 +80,7 @@ __all__ = [
     "Recipe",
     "RelationClassifier",
     "SentenceEmbedder",
+    "Seq2Seq",
     "TextClassifier",
     "TrainingModel",
     "ZeroShotClassifier",
@@ -100,7 +104,9 @@ __all__ = [
     "read_choices",
     "read_commands",
     "read_examples",
+    "read_generation",
     "read_glue",
+    "read_parallel",
     "read_relations",
     "read_rows",
     "read_sentences",
@@ -128,6 +134,8 @@ if TYPE_CHECKING:
     from keras_bert.tasks.choice_rows import read_choices
     from keras_bert.tasks.classification import TextClassifier
     from keras_bert.tasks.command_rows import read_commands
+    from keras_bert.tasks.generation import Seq2Seq
+    from keras_bert.tasks.generation_rows import read_generation, read_parallel
     from keras_bert.tasks.glue import read_glue
     from keras_bert.tasks.intent_slots import IntentSlots
     from keras_bert.tasks.marked_texts import MarkedText

@@ -10,64 +10,14 @@ dimension in a reshape, GELU as one op. What it becomes in TFLite is one XNNPACK
 import keras
 from keras import ops
 
+from keras_bert.attention_bias import MASK_BIAS, PackedBias, PaddingBias, PrefixBias  # noqa: F401  known from here
 from keras_bert.config import BertConfig
 from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import BertEmbeddings, as_config, dense, layer_norm, spread_seed, token_embedding
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 
-# Low enough that softmax gives a masked token exactly 0 in float32, high enough for int8 calibration to keep a scale.
-MASK_BIAS = -120.0
-
 # === Layers ===
-
-
-@keras.saving.register_keras_serializable("keras_bert")
-class PaddingBias(keras.layers.Layer):
-    """`padding_mask [B, T]` (1 = token, 0 = padding) → what is added to attention scores, `[B, 1, 1, T]`.
-
-    Example:
-        >>> PaddingBias()(np.array([[1, 1, 0]])).numpy().ravel().tolist()
-        [0.0, 0.0, -120.0]
-    """
-
-    # Not called `padding_mask`: Keras takes an argument whose name ends in `_mask` for one that it fills in itself.
-    def call(self, visible):
-        visible = ops.cast(visible, self.compute_dtype)
-        return (1.0 - visible[:, None, None, :]) * MASK_BIAS
-
-    def compute_output_shape(self, visible_shape):
-        return (visible_shape[0], 1, 1, visible_shape[1])
-
-
-@keras.saving.register_keras_serializable("keras_bert")
-class PackedBias(keras.layers.Layer):
-    """What keeps several examples in one row apart: takes `padding_mask [B, T]` with the number of the example that
-    each token belongs to (from 1 on, 0 = padding); gives the bias `[B, 1, T, T]`, by which a token sees its own example
-    alone, and the positions `[B, T]`, which begin at 0 in every example.
-
-    Example:
-        >>> bias, positions = PackedBias()(np.array([[1, 1, 2]]))
-        >>> bias.numpy()[0, 0].tolist(), positions.numpy().tolist()
-        ([[0.0, 0.0, -120.0], [0.0, 0.0, -120.0], [-120.0, -120.0, 0.0]], [[0, 1, 0]])
-    """
-
-    def call(self, example):
-        apart = ops.not_equal(example[:, :, None], example[:, None, :])  # [B, T, T]
-        place = ops.arange(ops.shape(example)[1])
-        before = ops.logical_and(ops.logical_not(apart), (place[:, None] > place[None, :])[None])
-        positions = ops.sum(ops.cast(before, "int32"), axis=-1)
-        # Of padding a row may have more than the model has positions.
-        positions = positions * ops.cast(example > 0, "int32")
-        return ops.cast(apart[:, None], self.compute_dtype) * MASK_BIAS, positions
-
-    def compute_output_shape(self, example_shape):
-        batch, length = example_shape
-        return (batch, 1, length, length), (batch, length)
-
-    def compute_output_spec(self, example):
-        bias, positions = self.compute_output_shape(example.shape)
-        return keras.KerasTensor(bias, self.compute_dtype), keras.KerasTensor(positions, "int32")
 
 
 @keras.saving.register_keras_serializable("keras_bert")
@@ -95,13 +45,20 @@ class SelfAttention(keras.layers.Layer):
             layer.build(x_shape)
 
     def call(self, x, bias, training=None):
-        query = self._split(self.query(x) * self.config.head_dim**-0.5, (0, 2, 1, 3))  # [B, N, T, D]
-        key = self._split(self.key(x), (0, 2, 3, 1))  # [B, N, D, T]
-        value = self._split(self.value(x), (0, 2, 1, 3))  # [B, N, T, D]
+        query, key, value = self.project(x)
         probabilities = ops.softmax(ops.matmul(query, key) + bias)  # [B, N, T, T]
         attended = ops.matmul(self.dropout(probabilities, training=training), value)  # [B, N, T, D]
-        merged = ops.reshape(ops.transpose(attended, (0, 2, 1, 3)), (*_leading(x), self.config.hidden_dim))
-        return self.output_dense(merged), probabilities
+        return self.merge(attended), probabilities
+
+    def project(self, x):
+        """Queries `[B, N, T, D]`, keys `[B, N, D, T]` and values `[B, N, T, D]`, as their products need them."""
+        query = self._split(self.query(x) * self.config.head_dim**-0.5, (0, 2, 1, 3))
+        return query, self._split(self.key(x), (0, 2, 3, 1)), self._split(self.value(x), (0, 2, 1, 3))
+
+    def merge(self, attended):
+        """What the heads gave, `[B, N, T, D]`, side by side and through the output layer: `[B, T, H]`."""
+        attended = ops.transpose(attended, (0, 2, 1, 3))  # [B, T, N, D]
+        return self.output_dense(ops.reshape(attended, (*_leading(attended), self.config.hidden_dim)))
 
     def _split(self, x, axes):
         heads = ops.reshape(x, (*_leading(x), self.config.num_heads, self.config.head_dim))  # [B, T, N, D]
@@ -150,9 +107,13 @@ class EncoderBlock(keras.layers.Layer):
 
     def call(self, x, bias, training=None):
         attended, probabilities = self.attention(x, bias, training=training)
+        return self.feed(x, attended, training=training), probabilities
+
+    def feed(self, x, attended, training=None):
+        """What follows attention: `x` and what it attended to, both `[B, T, H]`, give the output of the block."""
         x = self.attention_norm(x + self.attention_dropout(attended, training=training))
         fed = self.output_dense(self.intermediate(x))
-        return self.output_norm(x + self.output_dropout(fed, training=training)), probabilities
+        return self.output_norm(x + self.output_dropout(fed, training=training))
 
     def compute_output_shape(self, x_shape, bias_shape=None):
         return self.attention.compute_output_shape(x_shape)
@@ -200,6 +161,7 @@ def bert_encoder(
     *,
     return_attentions: bool = False,
     packed: bool = False,
+    prefix_lm: bool = False,
     sequence_length: int | None = None,
     seed: int | None = None,
     name: str = "bert",
@@ -213,6 +175,9 @@ def bert_encoder(
     With `packed`, a row may hold several examples, and `padding_mask` says which token belongs to which: 1, 2, 3 …, and
     0 for padding. Weights and their names are the same as without; `pooled_output` is that of the first example.
 
+    With `prefix_lm`, segment 0 sees itself alone, and segment 1 what stands before each of its tokens, as a model that
+    writes needs it (UniLM).
+
     Example:
         >>> encoder = bert_encoder(BertConfig.preset("tiny"))
         >>> ids = np.array([[101, 7592, 102]])
@@ -225,6 +190,8 @@ def bert_encoder(
         bias, *positions = PackedBias(name="padding_bias")(inputs["padding_mask"])
     else:
         bias, positions = PaddingBias(name="padding_bias")(inputs["padding_mask"]), ()
+    if prefix_lm:
+        bias = PrefixBias(name="prefix_bias")(bias, inputs["segment_ids"])
     token_vectors = token_embedding(config, seed=seeds[-1])(inputs["token_ids"])
     x = BertEmbeddings(config, seed=seeds[-2], name="embeddings")(token_vectors, inputs["segment_ids"], *positions)
     hidden_states, attentions = [x], []

@@ -8,7 +8,7 @@ from test_encoder import CONFIG, batch, randomize
 
 from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import BertEmbeddings
-from keras_bert.encoder import EncoderBlock, PackedBias, PaddingBias, Pooler, SelfAttention, bert_encoder
+from keras_bert.encoder import EncoderBlock, PackedBias, PaddingBias, Pooler, PrefixBias, SelfAttention, bert_encoder
 from keras_bert.heads import HEADS, MarkedStates, MaskedLMTransform, OutputBias, bert_model
 from keras_bert.pretraining.model import GatherPositions
 from keras_bert.pretraining.sampled_softmax import DrawNegatives, RowScores, SampledLogits
@@ -23,6 +23,7 @@ LAYERS = [
     (HashDropout(0.1, seed=3), (VECTORS,)),
     (PaddingBias(), (SEGMENTS,)),
     (PackedBias(), (SEGMENTS,)),
+    (PrefixBias(), (BIAS, SEGMENTS)),
     (BertEmbeddings(CONFIG, seed=1), (VECTORS, SEGMENTS)),
     (BertEmbeddings(CONFIG, seed=1), (VECTORS, SEGMENTS, SEGMENTS)),
     (
@@ -50,6 +51,7 @@ LAYERS = [
 MODELS = {
     "encoder": lambda: bert_encoder(CONFIG),
     "packed encoder": lambda: bert_encoder(CONFIG, packed=True),
+    "prefix language model": lambda: bert_encoder(CONFIG, prefix_lm=True),
     "encoder with attentions": lambda: bert_encoder(CONFIG, return_attentions=True),
     "narrow, sinusoidal, relu": lambda: bert_encoder(
         CONFIG.replace(embedding_dim=4, position="sinusoidal", activation="relu")

@@ -25,6 +25,7 @@ TASKS = {
     "multiple_choice": "keras_bert.tasks.multiple_choice:MultipleChoice",
     "question_answering": "keras_bert.tasks.question_answering:QuestionAnswerer",
     "relation": "keras_bert.tasks.relation:RelationClassifier",
+    "seq2seq": "keras_bert.tasks.generation:Seq2Seq",
     "similarity": "keras_bert.tasks.similarity:SentenceEmbedder",
     "tagging": "keras_bert.tasks.tagging:EntityTagger",
     "zero_shot": "keras_bert.tasks.zero_shot:ZeroShotClassifier",

@@ -105,6 +105,9 @@ class Task(ABC):
     # Whether an example is a group of texts that a loss sees together. Such tasks train packed, and in no other way.
     trains_groups: ClassVar[bool] = False
 
+    # Whether tokens that no training text has train too: where a loss compares tokens with all others.
+    trains_all_tokens: ClassVar[bool] = False
+
     # How many texts are a group in the data that is trained on: `_build_for_training` shapes by it.
     texts_per_example: int = 1
 
@@ -217,7 +220,7 @@ class Task(ABC):
     def _fit_recipe(self, train, check, recipe, metric, directory, verbose):
         recipe = recipe.for_width(self.config.hidden_dim)
         # Rows of the token table that no training text needs would get no gradient: they stay out of the training.
-        table = train.tokenized.used_ids() if recipe.trains == "all" else None
+        table = train.tokenized.used_ids() if recipe.trains == "all" and not self.trains_all_tokens else None
         batches, steps = self._training_batches(train, recipe.batch_size, packed=self._packs(), table=table)
         # Without validation data the first rows of the training data still show whether a run has degenerated.
         sample = check if check is not None else self._training_sample(train)
@@ -304,7 +307,7 @@ class Task(ABC):
         changes["vocabulary_size"] = None if table is None else len(table)
         config = self.config.replace(**{name: value for name, value in changes.items() if value is not None})
         rate = recipe.classifier_dropout
-        encoder = bert_encoder(config, packed=self._packs(), seed=seed)
+        encoder = self._encoder(config, packed=self._packs(), seed=seed)
         encoder = with_example_starts(encoder) if self._packs() else encoder
         model = self._build_for_training(encoder, classifier_dropout=rate, seed=seed, table=table)
         copy_weights(
@@ -317,7 +320,11 @@ class Task(ABC):
         return model
 
     def _build_from_config(self, config):
-        return self._build(bert_encoder(config), classifier_dropout=None, seed=None)
+        return self._build(self._encoder(config), classifier_dropout=None, seed=None)
+
+    def _encoder(self, config, **options) -> keras.Model:
+        """A fresh encoder of the kind that the task needs; `options` are those of `bert_encoder`."""
+        return bert_encoder(config, **options)
 
     def on_encoder(self, config: BertConfig, *, tokenizer: BertTokenizer | None = None, seed: int | None = None):
         """The same task, with its labels and settings, on another encoder with fresh weights.
@@ -339,7 +346,7 @@ class Task(ABC):
             raise ValueError(
                 f"The encoder has {config.max_sequence_length} positions, the task reads {self.sequence_length} tokens."
             )
-        twin.model = twin._build(bert_encoder(config, seed=seed), classifier_dropout=None, seed=seed)
+        twin.model = twin._build(twin._encoder(config, seed=seed), classifier_dropout=None, seed=seed)
         twin.fresh_heads, twin._user_compiled, twin._last_forward = True, False, None
         return twin
 
