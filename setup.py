@@ -38,6 +38,8 @@ EXTRAS = {
     "quantize": ["tensorflow-model-optimization>=0.8", "tf-keras>=2.21,<2.22", "setuptools"],
     # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
     "beam": ["apache-beam>=2.60", "protobuf<7"],
+    # Writes the script by which a shell completes `keras-bert`.
+    "completion": ["shtab>=1.7"],
     # Builds the site of the guides (`make docs`); reads the code without running it.
     "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"],
     # What the tests run with. JAX is here because the model code must run on both backends; mediapipe, because Android
@@ -47,7 +49,7 @@ EXTRAS = {
 }
 EXTRAS["dev"] += ["tf-keras>=2.21,<2.22", "dm-tree>=0.1.8", "six"]
 EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS["serving"] + EXTRAS["docs"]
-EXTRAS["dev"] += EXTRAS["generate"]
+EXTRAS["dev"] += EXTRAS["generate"] + EXTRAS["completion"]
 
 setup(
     name="keras-bert-edge",

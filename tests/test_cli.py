@@ -3,13 +3,19 @@
 import contextlib
 import json
 import random
+import re
+import shlex
+import shutil
 import subprocess
 import sys
+import warnings
 
 import pytest
 
 from keras_bert import save_pretrained
-from keras_bert.cli import COMMANDS, main
+from keras_bert.cli import COMMANDS, main, make_parser
+from keras_bert.cli.completion import SHELLS
+from keras_bert.cli.front_page import group_commands
 from keras_bert.config import BertConfig
 from keras_bert.heads import bert_model
 from keras_bert.tokenizer import BertTokenizer
@@ -130,14 +136,144 @@ def test_errors_are_one_line_and_exit_1(tmp_path, capsys):
         main(["info", str(tmp_path), "--debug"])
 
 
-def test_help_and_usage(capsys):
+@pytest.mark.filterwarnings("always")
+def test_errors_and_notes_in_words(capsys, monkeypatch):
+    def says(error, *flags):
+        def run(arguments):
+            """Stands for a command."""
+            warnings.warn("3 texts were cut", stacklevel=2)
+            raise error
+
+        monkeypatch.setattr("keras_bert.cli.info.run", run)
+        assert main(["info", "x", *flags]) == 1
+        note, line = capsys.readouterr().err.splitlines()
+        assert note == "keras-bert: note: 3 texts were cut"
+        return line
+
+    assert says(ValueError("no such thing")) == "keras-bert: no such thing"
+    assert (
+        says(FileNotFoundError(2, "No such file or directory", "a.tsv"))
+        == "keras-bert: a.tsv: No such file or directory"
+    )
+    assert says(KeyError("size")) == "keras-bert: KeyError: 'size' (--debug shows where)"
+    assert says(ValueError()) == "keras-bert: ValueError:  (--debug shows where)"
+
+
+def test_json_is_all_that_stdout_has(capsys, monkeypatch):
+    def run(arguments):
+        """Stands for a command that talks."""
+        print("half done")
+        return {"tokens": 3, "text": "é"}
+
+    monkeypatch.setattr("keras_bert.cli.info.run", run)
+    assert main(["info", "x", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == '{"tokens": 3, "text": "é"}\n' and printed.err == "half done\n"
+    assert main(["info", "x"]) == 0
+    assert capsys.readouterr().out == "half done\ntokens  3\ntext    é\n"
+
+
+def test_front_page_lists_every_command_once(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "72")
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
-    help_text = capsys.readouterr().out
-    for name in COMMANDS:
-        assert f"  keras-bert {name} " in help_text  # each with its example
-    with pytest.raises(SystemExit, match="2"):
-        main(["unknown"])
+    page = capsys.readouterr().out
+    names = list(make_parser().commands.choices)
+    assert set(COMMANDS) < set(names)  # those of export too
+    listed = [line.split()[0] for line in page.split("every command:")[0].splitlines() if re.match(r"  \w", line)]
+    assert sorted(listed) == sorted(names)
+    assert "more:" not in page  # every command has found its group
+    assert max(map(len, page.splitlines())) <= 80
+    assert "exit codes:\n  0  done\n  1 " in page
+    assert group_commands(["dance", "info"])["more"] == ["dance"]
+
+
+@pytest.mark.parametrize("name", list(make_parser().commands.choices))
+def test_every_command_has_flags_and_an_example_that_parses(name):
+    parser = make_parser()
+    page = parser.commands.choices[name].format_help()
+    assert "--json" in page and "--debug" in page
+    examples = page.split("example:\n")[1].strip().splitlines()
+    for example in examples:
+        program, *words = shlex.split(example.split(" > ")[0])
+        assert program == "keras-bert" and words[0] == name
+        assert callable(parser.parse_args(words).run)
+
+
+def test_wrong_usage_exits_2(capsys):
+    for words, message in (
+        (["fintune"], "there is no command 'fintune'; did you mean finetune? keras-bert --help lists them all"),
+        (["xyzzy"], "there is no command 'xyzzy'; keras-bert --help lists them all"),
+        (["info"], "the following arguments are required: model"),
+        (["info", "x", "--jsn"], "unrecognized arguments: --jsn"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            main(words)
+        printed = capsys.readouterr()
+        assert message in printed.err and printed.out == ""
+    assert main([]) == 2
+    assert "look at texts and models:" in capsys.readouterr().err
+
+
+def test_visualize(directory, tmp_path, capsys):
+    output = tmp_path / "attention.html"
+    result = run_json(
+        capsys, "visualize", directory, "hello worlds", "--layer", -1, "--head", "mean", "--output", output
+    )
+    assert result == {"output": str(output), "tokens": ["[CLS]", "hello", "world", "##s", "[SEP]"]}
+    assert "layer 1, the mean of 2 heads" in output.read_text()
+    words = ["visualize", directory, "hello world", "--view", "attributions", "--output", tmp_path / "why.html"]
+    result = run_json(capsys, *words)
+    assert result["label"] in "01" and len(result["values"]) == 4  # a plain model directory: no task, so no names
+    assert main(["visualize", str(directory), "hello", "--head", "two"]) == 1
+    assert "--head 'two': expected a number, or mean" in capsys.readouterr().err
+
+
+# === Shells ===
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_scripts_know_commands_and_flags(shell, capsys):
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in (*COMMANDS, "export", "--recipe" if shell in ("bash", "zsh", "tcsh") else "recipe"):
+        assert word in script
+    assert run_json(capsys, "completion", shell)["script"] == script.removesuffix("\n")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_completion_works_in_bash(tmp_path, capsys):
+    main(["completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    (tmp_path / "notes.tsv").touch()
+
+    def complete(*words):
+        line = " ".join(f"'{word}'" for word in words)
+        code = (
+            f"source ./script; f=$(complete -p keras-bert | sed 's/.*-F \\([^ ]*\\).*/\\1/'); COMP_WORDS=({line}); "
+            f"COMP_CWORD={len(words) - 1}; $f keras-bert '{words[-1]}' '{words[-2]}'; echo ${{COMPREPLY[@]}}"
+        )
+        done = subprocess.run(["bash", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+        return done.stdout.split()
+
+    assert complete("keras-bert", "fine") == ["finetune"]
+    assert "--recipe" in complete("keras-bert", "finetune", "--rec")
+    assert complete("keras-bert", "finetune", "--recipe", "few") == ["few_sample"]
+    assert "notes.tsv" in complete("keras-bert", "finetune", "no")
+
+
+def test_completion_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["completion", "bash"]) == 1
+    assert 'pip install "keras-bert-edge[completion]"' in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    command = [sys.executable, "-m", "keras_bert.cli", "completion", "bash"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 0
 
 
 def test_help_loads_no_tensorflow():

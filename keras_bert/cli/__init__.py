@@ -2,25 +2,39 @@
 
 Takes words, prints answers (`--json` for scripts). A room of its own because it alone speaks to a terminal. Each
 command is a file beside this one, with `add(commands)`, which says what it takes, and `run(arguments)`, which gives a
-dictionary to print; a new command is a new file and its name in `COMMANDS`. Other packages add theirs by entry points
-of the group `keras_bert.commands`, as `export` does. Heavy imports wait until a command runs, so that `--help` is
-quick. Exit codes: 0 done, 1 it could not be done (the reason is printed, `--debug` shows the traceback), 2 wrong usage,
-130 interrupted.
+dictionary to print (an empty one where it has printed already); a new command is a new file, its name in `COMMANDS` and
+in a group of `front_page.py`. Other packages add theirs by entry points of the group `keras_bert.commands`, as `export`
+does. Heavy imports wait until a command runs, so that `--help` is quick. Exit codes: 0 done, 1 it could not be done
+(the reason is printed, `--debug` shows the traceback), 2 wrong usage, 130 interrupted.
 """
 
-import argparse
+import contextlib
 import json
 import os
 import sys
+import warnings
+from argparse import ArgumentParser
 from importlib import import_module
 from importlib.metadata import entry_points
 
+from keras_bert.cli.front_page import FrontPage
 from keras_bert.cli.words import as_table
 
-# In the order of `--help`.
-COMMANDS = ("info", "tokenize", "convert", "vocabulary", "pretrain", "finetune", "predict", "evaluate")
+COMMANDS = (
+    "info",
+    "tokenize",
+    "visualize",
+    "convert",
+    "vocabulary",
+    "pretrain",
+    "finetune",
+    "predict",
+    "evaluate",
+    "completion",
+)
 
-DESCRIPTION = "BERT for TensorFlow and Keras 3: from raw text to a phone."
+# Errors that speak to the user. Others are named by their type as well: they may be a fault of ours.
+_PLAIN_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -31,35 +45,65 @@ def main(argv: list[str] | None = None) -> int:
         main(["tokenize", "all-MiniLM-L6-v2", "Hello, world!", "--json"])
         ```
     """
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    parser = make_parser()
+    if not words:
+        parser.print_help(sys.stderr)
+        return 2
+    arguments = parser.parse_args(words)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
-        result = arguments.run(arguments)
+        # What a command says on its way is no part of the one line that a script reads.
+        aside = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
+        with warnings.catch_warnings(), aside:
+            if not arguments.debug:
+                warnings.showwarning = _show_warning
+            result = arguments.run(arguments)
+        if result:
+            print(json.dumps(result, ensure_ascii=False) if arguments.json else as_table(result))
+        sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
         print(f"keras-bert: {interrupt or 'interrupted'}", file=sys.stderr)
         return 130
+    except BrokenPipeError:
+        _close_stdout()  # whoever read the answer has read enough
+        return 0
     except Exception as error:
         if arguments.debug:
             raise
-        print(f"keras-bert: {error}", file=sys.stderr)
+        print(f"keras-bert: {_describe(error)}", file=sys.stderr)
         return 1
-    print(json.dumps(result, ensure_ascii=False) if arguments.json else as_table(result))
     return 0
 
 
-def _parser():
-    parser = argparse.ArgumentParser(
-        "keras-bert", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def make_parser() -> FrontPage:
+    """The parser with all commands, those of other packages too."""
+    parser = FrontPage("keras-bert", add_help=True)
     parser.add_argument("--version", action="version", version=f"keras-bert-edge {_version()}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=ArgumentParser)
     for name in COMMANDS:
-        import_module(f"keras_bert.cli.{name}").add(commands)
+        import_module(f"keras_bert.cli.{name}").add(parser.commands)
     for entry in sorted(entry_points(group="keras_bert.commands"), key=lambda entry: entry.name):
-        entry.load().add(commands)
-    examples = [command.epilog.split("\n", 1)[1] for command in commands.choices.values()]
-    parser.epilog = "\n".join(["examples:", *examples])
+        entry.load().add(parser.commands)
     return parser
+
+
+def _describe(error):
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, _PLAIN_ERRORS) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error} (--debug shows where)"
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None):
+    """A warning without the line of code that it came from."""
+    print(f"keras-bert: note: {message}", file=sys.stderr)
+
+
+def _close_stdout():
+    # Python flushes stdout once more at exit, which would fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _version():

@@ -6,6 +6,7 @@ from pathlib import Path
 from keras_bert.cli.sentence_tasks import add_label_arguments, open_task
 from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
+from keras_bert.whole_files import write_whole
 
 
 def add(commands) -> None:
@@ -29,9 +30,7 @@ def run(arguments) -> dict:
     answers = [commands.plain(answer) for answer in commands.ask(task, texts)]
     if arguments.output is not None:
         lines = [{"text": text, "answer": answer} for text, answer in zip(texts, answers, strict=True)]
-        arguments.output.write_text(
-            "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), encoding="utf-8"
-        )
+        write_whole(arguments.output, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
         return {"output": str(arguments.output), "texts": len(texts)}
     if arguments.json:
         return {"texts": texts, "answers": answers}

@@ -31,10 +31,11 @@ def matrix_svg(tokens: Sequence[str], pixels: np.ndarray, titles: np.ndarray | N
     """The square as SVG. `titles [T, T]`, what a cell says under the pointer, is left out of large ones."""
     count, names = len(tokens), [shorten(token) for token in tokens]
     labelled = count <= _LABELLED
-    cell = float(np.clip(620 / count, 4, 26)) if labelled else max(1.0, 620 / count)
-    margin = max(text_width(name) for name in names) + 10 if labelled else 2
+    cell = float(np.clip(620 / count, 13, 26)) if labelled else max(1.0, 620 / count)
+    size = min(12.0, 0.8 * cell)
+    margin = max(text_width(name, size) for name in names) + 10 if labelled else 2
     side = cell * count
-    parts = [f'<g transform="translate({margin:.0f},{margin:.0f})">']
+    parts = [f'<g transform="translate({margin:.0f},{margin:.0f})" style="--kb-size: {size:.1f}px">']
     parts.append(f'<rect width="{side:.1f}" height="{side:.1f}" fill="{FAINT}"/>')
     parts.append(_cells(pixels, cell, titles) if labelled else _image(pixels, side))
     if labelled:
@@ -43,8 +44,8 @@ def matrix_svg(tokens: Sequence[str], pixels: np.ndarray, titles: np.ndarray | N
             parts.append(f'<text x="-6" y="{middle + 4:.1f}" text-anchor="end">{escape(name)}</text>')
             parts.append(f'<text transform="translate({middle + 4:.1f},-6) rotate(-90)">{escape(name)}</text>')
     parts.append(f'<rect width="{side:.1f}" height="{side:.1f}" fill="none" stroke="{LINE}"/></g>')
-    size = margin + side + 8
-    return f'<svg width="{size:.0f}" height="{size:.0f}" role="img">{"".join(parts)}</svg>'
+    whole = margin + side + 8
+    return f'<svg width="{whole:.0f}" height="{whole:.0f}" role="img">{"".join(parts)}</svg>'
 
 
 def _cells(pixels, cell, titles):

@@ -71,8 +71,9 @@ class Attributions(View):
 
     @property
     def subtitle(self) -> str:
+        what = "logit" if self.answer.other_label is None else "difference of both logits"
         return (
-            f"The words take the logit from {_signed(self.baseline_score)} to {_signed(self.score)}; "
+            f"The words take the {what} from {_signed(self.baseline_score)} to {_signed(self.score)}; "
             "blue ones speak for the answer, orange ones against it."
         )
 
@@ -81,8 +82,9 @@ class Attributions(View):
 
     def _largest_words(self):
         """The words that matter most, in the order of the text."""
-        ranked = sorted(range(len(self.words)), key=lambda place: -abs(self.words[place][1]))[:_BARS]
-        return [self.words[place] for place in sorted(ranked)]
+        words = [word for word in self.words if word[1] != 0] or self.words
+        ranked = sorted(range(len(words)), key=lambda place: -abs(words[place][1]))[:_BARS]
+        return [words[place] for place in sorted(ranked)]
 
     # === HTML ===
 

@@ -21,8 +21,8 @@ _STYLE = f"""
   background: #fff; padding: 16px 20px; border-radius: 10px; overflow-x: auto; }}
 .kb-view h2 {{ font-size: 17px; font-weight: 650; margin: 0; color: {INK}; }}
 .kb-view .under {{ color: {GREY}; margin: 2px 0 16px; font-size: 13px; }}
-.kb-view svg text {{ font: 12px ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace; fill: {INK}; }}
-.kb-view svg text.small {{ font-size: 10.5px; fill: {GREY}; }}
+.kb-view svg text {{ font: var(--kb-size, 12px) ui-monospace, "SF Mono", Menlo, "DejaVu Sans Mono", monospace;
+  fill: {INK}; }}
 .kb-view .note {{ color: {GREY}; font-size: 12.5px; margin: 14px 0 0; max-width: 62em; }}
 """
 _PAGE_STYLE = f"body {{ margin: 0; background: {FAINT}; }} .kb-view {{ margin: 24px auto; width: fit-content; }}"
@@ -84,7 +84,7 @@ class View(ABC):
         with warnings.catch_warnings():
             # Signs that no installed font has are drawn as boxes; the HTML has them all.
             warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
-            self._draw().savefig(buffer, format="png", dpi=160, facecolor="white")
+            self._draw().savefig(buffer, format="png", dpi=160, facecolor="white", bbox_inches="tight", pad_inches=0.15)
         return buffer.getvalue()
 
 
