@@ -1,7 +1,7 @@
 """Texts → who may look at whom: the mask patterns of padding, of packed rows and of a prefix that is written on.
 
-Takes a tokenizer and texts, gives `MaskPattern`. A room of its own because masks belong to no model's weights: two come
-from the very layers that the encoder runs, the third is the definition of a prefix-LM.
+Takes a tokenizer and texts, gives `MaskPattern`. A room of its own because masks belong to no model's weights; they
+come from the very layers that encoders run.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_bert.encoder import PackedBias, PaddingBias
+from keras_bert.attention_bias import PackedBias, PaddingBias, PrefixBias
 from keras_bert.tokenized_texts import tokenize_texts
 from keras_bert.tokenizer import BertTokenizer
 from keras_bert.visualize.colours import FAINT, GREY, PARTS
@@ -143,10 +143,10 @@ def prefix_mask(source: Any, prefix: str, continuation: str) -> MaskPattern:
     """
     tokenizer = _tokenizer(source)
     row = as_row(tokenize_texts(tokenizer, [prefix], [continuation]), tokenizer)
-    segments = row.inputs["segment_ids"][0]
-    past = np.arange(len(row))[:, None] >= np.arange(len(row))[None, :]
-    visible = (segments == 0)[None, :] | ((segments == 1)[:, None] & past)
-    return MaskPattern("Prefix mask", row.tokens, visible, segments, ("prefix", "continuation"))
+    segments = row.inputs["segment_ids"]
+    bias = PrefixBias()(PaddingBias()(row.inputs["padding_mask"]), segments)
+    parts = ("prefix", "continuation")
+    return MaskPattern("Prefix mask", row.tokens, _numpy(bias)[0, 0] == 0, segments[0], parts)
 
 
 def _chain(rows):
