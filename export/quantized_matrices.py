@@ -3,46 +3,35 @@
 Matrices are nine tenths of the time. Softmax, GELU, norms and attention stay float: there int8 gains little and loses
 much, and XNNPACK takes float and int8 ops in one partition.
 
-Static int8 by itself is ruined by a few loud channels, because all channels of an activation share a scale. So channels
-are brought to similar loudness first: inputs are divided by a factor each, which the weights' columns are multiplied by
-(SmoothQuant, Xiao et al. 2022), and outputs likewise by way of the weights' rows, which have scales of their own and
-lose nothing. What is left of it in the graph is a float MUL before and after.
+A room of its own because this is the file alone: which numbers a product gets is said in `static_plan.py` (PTQ), by
+`rounding.py` (int4), or was learned (`quantization_aware.py`).
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
 from export.calibration import LayerStatistics, matrix_of
 from export.file_editor import drop_unused, editors
 from export.rounding import pack_int4, round_weights, round_with_data
+from export.static_plan import StaticLayer
 
 PER_CHANNEL = 12  # the version of FULLY_CONNECTED that has a scale for each row
-_STRENGTHS = (0.0, 0.15, 0.25, 0.35, 0.5, 0.65, 0.8)
-
-
-@dataclass(frozen=True)
-class StaticLayer:
-    """A matrix product in integers, in and out."""
-
-    integers: np.ndarray
-    scales: np.ndarray
-    input_factors: np.ndarray | None  # what inputs are divided by; the same object for all readers of a tensor
-    input_scale: tuple[float, int]
-    output_factors: np.ndarray | None
-    output_scale: tuple[float, int]
-    activation_bits: int
+_FEW_OUTPUTS = 32
 
 
 # === Float16: storage alone ===
 
 
-def store_float16(model) -> None:
-    """Keep every matrix in 16 bits, in place; runtimes make float32 of it when they load the file."""
+def store_float16(model, only: Collection[int] | None = None) -> None:
+    """Keep every matrix in 16 bits, in place; runtimes make float32 of it when they load the file.
+
+    `only` has the buffers of the matrices that are meant; `None` is all.
+    """
     stored: dict[int, int] = {}
     limit = np.finfo(np.float16).max
     for editor in editors(model):
-        for operator, index, buffer, weights in _matrices(editor):
+        for operator, index, buffer, weights in _matrices(editor, only):
             if buffer not in stored:
                 stored[buffer] = editor.buffer(np.clip(weights, -limit, limit).astype(np.float16))
             narrow = editor.add_tensor("float16", weights.shape, "FLOAT16", stored[buffer])
@@ -58,16 +47,33 @@ def store_float16(model) -> None:
 # === Dynamic: activations are scaled while the model runs ===
 
 
-def quantize_dynamic(model, bits: int, statistics: dict[int, LayerStatistics] | None = None) -> None:
-    """Give every float matrix of a parsed file `bits` bits, in place; with statistics, 4 bits keep much more.
+def quantize_dynamic(
+    model,
+    bits: int,
+    statistics: Mapping[int, LayerStatistics] | None = None,
+    *,
+    only: Collection[int] | None = None,
+    learned: Mapping[int, tuple[np.ndarray, np.ndarray]] | None = None,
+) -> None:
+    """Give float matrices of a parsed file `bits` bits, in place; with statistics, 4 bits keep much more.
 
     What has few outputs keeps 8 bits: a classifier is a fraction of a percent of the bytes.
+
+    Args:
+        model: The parsed file.
+        bits: 8 or 4.
+        statistics: What flows through each matrix, by its buffer.
+        only: The buffers of the matrices that are meant; `None` is all.
+        learned: Matrices whose integers and scales are known already, by buffer.
     """
     stored: dict[int, tuple[str, np.ndarray, int]] = {}  # by the buffer of the float weights, which signatures share
     for editor in editors(model):
-        for operator, index, buffer, weights in _matrices(editor):
+        for operator, index, buffer, weights in _matrices(editor, only):
             if buffer not in stored:
-                stored[buffer] = _store(editor, weights, bits, statistics and statistics.get(buffer))
+                known = (learned or {}).get(buffer) or round_matrix(
+                    weights, bits, statistics and statistics.get(buffer)
+                )
+                stored[buffer] = _store(editor, bits_of(weights, bits), *known)
             dtype, scales, new_buffer = stored[buffer]
             editor.retype(index, dtype, scales, buffer=new_buffer)
             operator.builtinOptions.asymmetricQuantizeInputs = True
@@ -75,25 +81,45 @@ def quantize_dynamic(model, bits: int, statistics: dict[int, LayerStatistics] | 
     drop_unused(model)
 
 
-def _store(editor, weights, bits, layer):
-    if bits == 8 or len(weights) < 32:
-        integers, scales = round_weights(weights, 8)
+def bits_of(weights: np.ndarray, bits: int) -> int:
+    """How many bits a matrix `[outputs, inputs]` gets where most get `bits`.
+
+    Example:
+        >>> bits_of(np.zeros((2, 384)), 4), bits_of(np.zeros((384, 384)), 4)
+        (8, 4)
+    """
+    return 8 if len(weights) < _FEW_OUTPUTS else bits
+
+
+def round_matrix(
+    weights: np.ndarray, bits: int, statistics: LayerStatistics | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Integers and scales of a matrix of a dynamic product."""
+    bits = bits_of(weights, bits)
+    if bits == 8 or statistics is None:
+        return round_weights(weights, bits)
+    return round_with_data(weights, bits, statistics.moments)
+
+
+def _store(editor, bits, integers, scales):
+    if bits == 8:
         return "INT8", scales, editor.buffer(integers)
-    if layer is None:
-        integers, scales = round_weights(weights, bits)
-    else:
-        integers, scales = round_with_data(weights, bits, layer.moments)
     return "INT4", scales, editor.buffer(pack_int4(integers))
 
 
-def _matrices(editor):
+def matrix_buffers(model) -> set[int]:
+    """The buffers of all float matrices of a parsed file; signatures share them."""
+    return {buffer for editor in editors(model) for _, _, buffer, _ in _matrices(editor)}
+
+
+def _matrices(editor, only=None):
     """Each product with the tensor, the buffer and the values of its weights, read before anything changes."""
     found = []
     for operator in editor.graph.operators:
         if (weights := matrix_of(editor, operator)) is not None:
             index = _own_tensor(editor, operator)
             found.append((operator, index, editor.tensor(index).buffer, weights))
-    return found
+    return [one for one in found if only is None or one[2] in only]
 
 
 def _own_tensor(editor, operator):
@@ -110,44 +136,38 @@ def _own_tensor(editor, operator):
 # === Static: scales are measured beforehand ===
 
 
-def quantize_static(model, statistics: dict[int, LayerStatistics], *, activation_bits: int = 8) -> None:
-    """Make the products over all tokens integers in and out, in place; those on a single vector become dynamic int8."""
-    layers, stored = _plan_layers(model, statistics, activation_bits), {}
+def quantize_static(model, layers: Mapping[int, StaticLayer]) -> None:
+    """Make products integers in and out, in place; `layers` has their numbers by the buffer of the float weights."""
+    stored: dict[int, int] = {}
     for editor in editors(model):
-        matrices = {id(operator): rest for operator, *rest in _matrices(editor)}
-        quantized: dict[tuple[int, int], int] = {}
+        matrices = {id(operator): rest for operator, *rest in _matrices(editor, layers)}
+        quantized: dict[tuple, int] = {}
         operators = []
         for operator in editor.graph.operators:
-            index, buffer, _ = matrices.get(id(operator), (None, None, None))
-            if buffer not in layers:
+            if id(operator) not in matrices:
                 operators.append(operator)
                 continue
+            index, buffer, _ = matrices[id(operator)]
             if buffer not in stored:
                 stored[buffer] = editor.buffer(layers[buffer].integers)
             editor.retype(index, "INT8", layers[buffer].scales, buffer=stored[buffer])
             operators += _rewrite(editor, operator, layers[buffer], quantized)
         editor.graph.operators = operators
-    quantize_dynamic(model, 8)
+    drop_unused(model)
 
 
-def _plan_layers(model, statistics, activation_bits):
-    """The static form of each product over tokens, by the buffer of its weights."""
-    weights_of = {}
+def products_over_tokens(model, only: Collection[int] | None = None) -> dict[int, np.ndarray]:
+    """The matrices `[outputs, inputs]` whose inputs are the states of all tokens, by buffer.
+
+    Those on a single vector (pooler, classifier) are left out: statistics of a few hundred vectors say little of their
+    ranges, and they cost next to nothing.
+    """
+    found = {}
     for editor in editors(model):
-        for operator, _, buffer, weights in _matrices(editor):
+        for operator, _, buffer, weights in _matrices(editor, only):
             if not _is_vector(editor.tensor(int(operator.inputs[0]))):
-                weights_of[buffer] = weights.astype(np.float64)
-    readers: dict[int, list[int]] = {}
-    for buffer in weights_of:
-        readers.setdefault(statistics[buffer].source, []).append(buffer)
-    layers = {}
-    for buffers in readers.values():
-        factors = None
-        if activation_bits == 8:  # 16 bits have room for loud channels
-            factors = _input_factors([weights_of[buffer] for buffer in buffers], statistics[buffers[0]])
-        for buffer in buffers:
-            layers[buffer] = _static_layer(weights_of[buffer], statistics[buffer], factors, activation_bits)
-    return layers
+                found[buffer] = weights
+    return found
 
 
 def _is_vector(tensor):
@@ -156,62 +176,12 @@ def _is_vector(tensor):
     return all(extent == 1 for extent in (tensor.shapeSignature if has_unknown else tensor.shape)[:-1])
 
 
-def _static_layer(weights, layer, input_factors, bits):
-    output_factors = None
-    if bits == 8:
-        loudness = np.maximum(np.maximum(-layer.output_low, layer.output_high), 1e-6)
-        output_factors = loudness / np.exp(np.log(loudness).mean())
-    divide, multiply = (1.0 if factors is None else factors for factors in (input_factors, output_factors))
-    integers, scales = round_weights(((weights * divide).T / multiply).T, 8)
-    return StaticLayer(
-        integers,
-        scales,
-        input_factors,
-        _range_scale(layer.input_low / divide, layer.input_high / divide, bits),
-        output_factors,
-        _range_scale(layer.output_low / multiply, layer.output_high / multiply, bits),
-        bits,
-    )
-
-
-def _input_factors(matrices, layer):
-    """What to divide the channels of an input by, for all matrices that read it; `None` where it gains little.
-
-    The best of some powers of the channels' loudness, by the error to be expected: rounding inputs leaves step² / 12 on
-    every one, rounding weights the same on theirs.
-    """
-    low, high = layer.input_low, layer.input_high
-    loudness = np.maximum(np.maximum(-low, high), 1e-6)
-    energy = np.diag(layer.moments) / max(1, layer.tokens)
-    errors = {}
-    for strength in _STRENGTHS:
-        factors = (loudness / loudness.mean()) ** strength
-        step, _ = _range_scale(low / factors, high / factors, 8)
-        error = 0.0
-        for weights in matrices:
-            scaled = weights * factors
-            steps = np.abs(scaled).max(axis=1) / 127
-            error += step**2 * np.square(scaled).sum() + np.square(steps).sum() * (energy / factors**2).sum()
-        errors[strength] = error
-    best = min(errors, key=errors.get)
-    return None if errors[0.0] < 1.15 * errors[best] else (loudness / loudness.mean()) ** best
-
-
-def _range_scale(low, high, bits):
-    """Scale and zero point for values between the smallest and the largest, 0 among them; 16 bits are symmetric."""
-    low, high = min(float(np.min(low)), 0.0), max(float(np.max(high)), 0.0)
-    if bits == 16:
-        return max(-low, high, 1e-8) / 32767, 0
-    scale = max(high - low, 1e-8) / 255
-    return scale, int(np.clip(round(-128 - low / scale), -128, 127))
-
-
 def _rewrite(editor, operator, layer, quantized):
     """MUL, QUANTIZE (both once for all readers of a tensor), the product in integers, DEQUANTIZE, MUL."""
     source, weights = (int(index) for index in operator.inputs[:2])
     (result,) = operator.outputs
     dtype, version = ("INT8", 2) if layer.activation_bits == 8 else ("INT16", 3)
-    before, after, key = [], [], (source, id(layer.input_factors))
+    before, after, key = [], [], (source, *layer.input_key)
     if key not in quantized:
         if layer.input_factors is not None:
             source = _multiply(editor, before, source, 1 / layer.input_factors)

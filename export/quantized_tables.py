@@ -9,7 +9,7 @@ import numpy as np
 
 from export.file_editor import drop_unused, editors
 
-_SMALLEST = 4096  # values; a smaller table is not worth the two more ops
+SMALLEST_TABLE = 4096  # values; a smaller table is not worth the two more ops
 
 
 def quantize_tables(model, bits: int) -> None:
@@ -28,7 +28,7 @@ def _rewrite(editor, operator, stored, bits):
     (vectors,) = operator.outputs
     values = editor.value(table)
     is_shared = any(not editor.is_op(other, "GATHER") for other in editor.uses(table))
-    if values is None or values.ndim != 2 or values.size < _SMALLEST or is_shared or operator.builtinOptions.axis:
+    if values is None or values.ndim != 2 or values.size < SMALLEST_TABLE or is_shared or operator.builtinOptions.axis:
         return [operator]
     before = editor.tensor(table).buffer
     if before not in stored:  # signatures share their tables

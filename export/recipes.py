@@ -4,7 +4,8 @@ A room of its own because the converter, the checks and the command line read th
 TensorFlow.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 # What matrices are stored as, and what may go into their products.
 _PRODUCTS = {
@@ -29,6 +30,8 @@ class Recipe:
         calibration: Whether data is `"needed"`, `"optional"` (a better file with it), or `"unused"`.
         tolerance: How far outputs may be from those of the Keras model: the root mean square of the difference over
             that of the Keras outputs.
+        exceptions: Matrices that follow another recipe of the table, by the path of their layer in the Keras model,
+            such as `{"block_0/output": "dynamic_int8"}`; `choose_precision` finds them.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Recipe:
     tables: str = "float32"
     calibration: str = "unused"
     tolerance: float = 1e-4
+    exceptions: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def __post_init__(self):
         if self.activations not in _PRODUCTS.get(self.weights, ()):
@@ -49,6 +53,25 @@ class Recipe:
             )
         if self.activations in ("int8", "int16") and self.calibration != "needed":
             raise ValueError(f"activations={self.activations!r} are measured beforehand: pass calibration='needed'.")
+        self._check_exceptions()
+
+    def _check_exceptions(self):
+        for name, other in self.exceptions.items():
+            if other not in RECIPES:
+                raise ValueError(f"exceptions: {name!r} follows {other!r}; expected one of {', '.join(RECIPES)}.")
+            if RECIPES[other].calibration == "needed" and self.calibration != "needed":
+                raise ValueError(
+                    f"exceptions: {name!r} follows {other!r}, which is measured beforehand: pass calibration='needed'."
+                )
+
+    def of_matrix(self, name: str | None) -> "Recipe":
+        """The recipe that a matrix follows.
+
+        Example:
+            >>> Recipe("mine", exceptions={"classifier": "float16"}).of_matrix("classifier").name
+            'float16'
+        """
+        return RECIPES[self.exceptions[name]] if name in self.exceptions else self
 
 
 RECIPES: dict[str, Recipe] = {

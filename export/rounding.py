@@ -63,6 +63,16 @@ def round_with_data(weights: np.ndarray, bits: int, moments: np.ndarray) -> tupl
     return integers, scale
 
 
+def round_to_scales(weights: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
+    """Nearest integers where the scale of each row is given.
+
+    Example:
+        >>> round_to_scales(np.array([[1.0, -0.5]]), np.array([0.1]), 4).tolist()
+        [[7, -5]]
+    """
+    return _round(weights, scales, 2 ** (bits - 1) - 1).astype(np.int8)
+
+
 def pack_int4(integers: np.ndarray) -> np.ndarray:
     """Two values a byte, the first in the low half: what TFLite stores.
 

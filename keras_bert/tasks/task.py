@@ -27,6 +27,7 @@ from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
 from keras_bert.config import BertConfig
 from keras_bert.encoder import INPUT_NAMES, bert_encoder, encoder_config, with_example_starts
 from keras_bert.packed_batches import packed_batches, packed_shape
+from keras_bert.tasks.learned_ranges import LearnedRanges, read_ranges, write_ranges
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.saved_tasks import read_settings, write_settings
 from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
@@ -98,6 +99,9 @@ class Task(ABC):
         """What `__init__` needs beside model and tokenizer, as JSON."""
 
     default_metric: ClassVar[str]
+
+    # What `export.train_quantized` learned beside the weights; training in any other way makes it worthless.
+    quantization: LearnedRanges | None = None
 
     # Whether training can put several texts into one row: where heads take `pooled_output` or each token by itself.
     trains_packed: ClassVar[bool] = False
@@ -246,6 +250,7 @@ class Task(ABC):
         copy_weights(model, self.model, table_rows=table)
         self._keep_beside(self._learned_beside(model))
         self.fresh_heads, self._last_forward = False, None  # lets go of the model that was trained
+        self.quantization = None
         return replace(report, notes=train.notes + (check.notes if check is not None else ()))
 
     def _training_sample(self, train):
@@ -348,6 +353,7 @@ class Task(ABC):
             )
         twin.model = twin._build(twin._encoder(config, seed=seed), classifier_dropout=None, seed=seed)
         twin.fresh_heads, twin._user_compiled, twin._last_forward = True, False, None
+        twin.quantization = None
         return twin
 
     # === Answers ===
@@ -416,6 +422,7 @@ class Task(ABC):
             **self._settings(),
         }
         write_settings(directory, settings)
+        write_ranges(directory, self.quantization)
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Task":
@@ -424,7 +431,9 @@ class Task(ABC):
         task = settings.pop("task")
         if task != cls.name:
             raise ValueError(f"{directory} holds the task {task!r}, not {cls.name!r}; open it with load_task.")
-        return cls._open(directory, settings)
+        opened = cls._open(directory, settings)
+        opened.quantization = read_ranges(directory)
+        return opened
 
     @classmethod
     def _open(cls, directory, settings):

@@ -1,0 +1,161 @@
+"""A fine-tuned task and its data → the same task, trained with the rounding of its quantized file.
+
+`train_quantized` fine-tunes any task once more, as `Task.fit` would (recipes, packed rows, resume and all) or, with a
+teacher, as `distill` would; the model that trains and the one that is measured compute with the integers that the file
+will have (`quantized_training_model.py`), beginning where post-training quantization ends (`quantization_plan.py`). The
+result is an ordinary task: its weights are trained, and the ranges that they belong to are kept beside them, in memory
+(`task.quantization`), in its saved directory, and for `convert`. Needs the extra `quantize`.
+"""
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from export.calibration import MAX_ROWS, token_rows
+from export.distillation import distill
+from export.distillation_losses import Logits
+from export.learned_numbers import pack_numbers
+from export.recipes import Recipe, find_recipe
+from keras_bert.encoder import encoder_config
+from keras_bert.tasks.task import Task
+from keras_bert.training.finetune import FinetuneReport
+from keras_bert.training.recipes import Recipe as TrainingRecipe
+from keras_bert.weight_copying import copy_weights, to_numpy
+
+
+def train_quantized(
+    task: Task,
+    x,
+    y=None,
+    *,
+    quantization: str | Recipe = "static_int8",
+    validation_data=None,
+    teacher: Task | Sequence[Task] | None = None,
+    losses: Sequence = (Logits(),),
+    label_weight: float = 0.5,
+    recipe: str | TrainingRecipe = "standard",
+    metric: str | None = None,
+    cache: str | os.PathLike | None = None,
+    directory: str | os.PathLike | None = None,
+    columns: dict | None = None,
+    verbose: int | str = "auto",
+    **changes,
+) -> FinetuneReport:
+    """Fine-tune a task for its quantized file.
+
+    Args:
+        task: A fine-tuned task of any kind; it is trained in place.
+        x, y: Examples in any form that `task.fit` takes. The ranges begin with what 256 of them show.
+        quantization: What the file is to be: `"static_int8"`, `"dynamic_int8"`, `"weight_int4"`, or a `Recipe` with
+            exceptions, as `choose_precision` gives it.
+        validation_data: As for `fit`: it decides which weights to keep, measured with the rounding.
+        teacher: A task, or several, to learn from at the same time; the task itself before quantization is a good one.
+        losses, label_weight, cache: With a teacher: as for `distill`.
+        recipe, metric, directory, columns, verbose: As for `fit`.
+        changes: Settings of the recipe to change, e.g. `learning_rate=1e-5, epochs=1`.
+
+    Returns:
+        The report of the training, as `fit` gives it.
+
+    Example:
+        ```python
+        export.train_quantized(classifier, train, validation_data=dev, quantization="static_int8", epochs=1)
+        export.convert(classifier, "model.tflite", recipe="static_int8")  # needs no calibration
+        ```
+    """
+    quantization = find_recipe(quantization)
+    _check(task, quantization)
+    from export.quantization_plan import plan_quantization
+    from export.quantized_training_model import learned_numbers
+
+    data = task._prepare(x, y, **(columns or {}))
+    task._check_training(data)
+    plain = task._build_from_config(task.config)
+    copy_weights(task.model, plain)
+    plan = plan_quantization(plain, quantization, token_rows(_sample(data.tokenized)))
+    twin = quantized_task(task, plan)
+    options = {
+        "validation_data": validation_data,
+        "recipe": recipe,
+        "metric": metric,
+        "directory": directory,
+        "columns": columns,
+        "verbose": verbose,
+        **changes,
+    }
+    if teacher is None:
+        report = twin.fit(x, y, **options)
+    else:
+        report = distill(teacher, twin, x, y, losses=losses, label_weight=label_weight, cache=cache, **options)
+    copy_weights(twin.model, task.model)
+    _round_positions(task.model)
+    # What was learned beside the model: transitions, thresholds.
+    task.__dict__.update({name: value for name, value in twin.__dict__.items() if name != "model"})
+    task._last_forward = None
+    task.quantization = pack_numbers(learned_numbers(twin.model), quantization, task.model)
+    return report
+
+
+def quantized_task(task: Task, plan) -> Task:
+    """A task of the same kind and weights, whose models round as a plan says.
+
+    Args:
+        task: A task.
+        plan: A `QuantizationPlan` for its model.
+    """
+    from export.quantized_training_model import quantize_layers
+
+    kind = type(task)
+    table_size = task.config.vocabulary_size * task.config.table_dim
+
+    class Quantized(kind):
+        def _build(self, *args, **options):
+            return quantize_layers(super()._build(*args, **options), plan.numbers, table_size=table_size)
+
+        def _build_for_training(self, *args, **options):
+            return quantize_layers(super()._build_for_training(*args, **options), plan.numbers, table_size=table_size)
+
+    twin = object.__new__(Quantized)
+    twin.__dict__.update(task.__dict__)
+    twin._last_forward = None
+    twin.model = twin._build_from_config(task.config)
+    copy_weights(task.model, twin.model, allow_missing=True)
+    plan.begin(twin.model)
+    return twin
+
+
+def _check(task, quantization):
+    if not isinstance(task, Task):
+        wrapped = getattr(task, "task", None)
+        hint = f"; train what it wraps, its .task, a {type(wrapped).__name__}" if isinstance(wrapped, Task) else ""
+        raise ValueError(f"Expected a task, such as a TextClassifier; got {type(task).__name__}{hint}.")
+    from export.quantization_plan import check_simulated
+
+    check_simulated(quantization)
+    if task._user_compiled:
+        raise ValueError("The task is compiled, which replaces a recipe; load or make it again without compile().")
+    if task.fresh_heads:
+        raise ValueError(
+            f"The heads of this {type(task).__name__} are untrained, so nothing shows which ranges it needs; fit() it "
+            "first."
+        )
+
+
+def _sample(tokenized):
+    """Some rows from everywhere: data may be sorted."""
+    rows = np.unique(np.linspace(0, len(tokenized) - 1, MAX_ROWS).astype(int))
+    return tokenized.take(rows)
+
+
+def _round_positions(model):
+    """Put the position table on the grid of its int8 rows.
+
+    Files for any length keep it as such a table, files for fixed lengths as float constants: so both have the same.
+    """
+    if encoder_config(model).position == "sinusoidal":
+        return
+    table = model.get_layer("embeddings").position
+    values = to_numpy(table)
+    scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / 127
+    table.assign(np.round(values / scale) * scale)
