@@ -4,7 +4,7 @@
     python benchmarks/glue_results.py full --data DIR --tasks MRPC STS-B CoLA RTE --epochs 5 --learning-rate 5e-5
     python benchmarks/glue_results.py few --data DIR --tasks SST-2 MRPC RTE                            # about 2 hours
 
-`full` trains on a whole training set; the best epoch on the dev set counts, as is usual for GLUE. `few` takes 1,000
+`full` trains on a whole training set; the best measurement on the dev set counts, as is usual for GLUE. `few` takes 1,000
 examples and five seeds, and compares the recipes `standard` and `few_sample`: the last weights count, nothing is chosen
 on the dev set, and every run is printed, degenerate ones too. DIR holds `glue/`. With `--output` every run is also
 written as a line of JSON; with `--save` the models of `full` are kept, which `inference.py` and `compression.py` take.
@@ -54,6 +54,7 @@ def full(arguments, write):
             epochs=arguments.epochs,
             learning_rate=arguments.learning_rate,
             seeds=(arguments.seeds[0],),
+            evaluations=arguments.evaluations,
             metric={"CoLA": "matthews"}.get(task.name),
             verbose=arguments.verbose,
         )
@@ -105,6 +106,9 @@ def main():
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--learning-rate", type=float, help="default: by the model's width, 8e-5 for MiniLM")
     parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument(
+        "--evaluations", type=int, help="with full: how often the dev set is measured (default: epochs)"
+    )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--output", type=Path)
     parser.add_argument("--save", type=Path, help="with full: a directory for the fine-tuned models")
