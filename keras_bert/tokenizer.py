@@ -52,8 +52,7 @@ class BertTokenizer:
         split_cjk: bool = True,
         unknown_token: str = "[UNK]",
     ):
-        is_path = isinstance(vocabulary, str | os.PathLike)
-        tokens = read_vocabulary(vocabulary) if is_path else list(vocabulary)
+        tokens = read_vocabulary(vocabulary) if isinstance(vocabulary, str | os.PathLike) else list(vocabulary)
         self._ids = _number_tokens(tokens, unknown_token)
         self._tokens = np.array(tokens, object)
         self.lowercase = lowercase
@@ -71,8 +70,9 @@ class BertTokenizer:
         Takes a string, (nested) lists of strings, or a string tensor, dense or ragged. The result has one
         dimension more, which is ragged; a single string gives a vector.
 
-        >>> BertTokenizer(["[UNK]", "a", "b"])([["a b", "b"], ["c"]])
-        <tf.RaggedTensor [[[1, 2], [2]], [[0]]]>
+        Example:
+            >>> BertTokenizer(["[UNK]", "a", "b"])([["a b", "b"], ["c"]])
+            <tf.RaggedTensor [[[1, 2], [2]], [[0]]]>
         """
         texts = to_strings(texts)
         return nest(texts, self._graph.tokenize(flatten(texts)))
@@ -127,8 +127,9 @@ class BertTokenizer:
     def tokens(self, texts) -> tf.RaggedTensor | tf.Tensor:
         """Return the tokens of texts as strings, in the shape of the ids.
 
-        >>> BertTokenizer(["[UNK]", "un", "##able"]).tokens(["Unable"])
-        <tf.RaggedTensor [[b'un', b'##able']]>
+        Example:
+            >>> BertTokenizer(["[UNK]", "un", "##able"]).tokens(["Unable"])
+            <tf.RaggedTensor [[b'un', b'##able']]>
         """
         ids = self(texts)
         table = tf.constant(self._tokens)
@@ -144,8 +145,8 @@ class BertTokenizer:
         Words come back lowercased and with spaces around punctuation: what cleaning removed is gone.
 
         Args:
-            ids: Integers of shape `[tokens]` or `[..., tokens]`, dense or ragged. skip_special_tokens:
-            Whether to leave out `[PAD]`, `[CLS]`, `[SEP]`, `[MASK]` and the unknown token.
+            ids: Integers of shape `[tokens]` or `[..., tokens]`, dense or ragged.
+            skip_special_tokens: Whether to leave out `[PAD]`, `[CLS]`, `[SEP]`, `[MASK]` and the unknown token.
 
         Example:
             >>> tokenizer = BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "un", "##able", "!"])
@@ -179,8 +180,9 @@ class BertTokenizer:
     def token_to_id(self, token: str) -> int:
         """Return the id of a token.
 
-        >>> BertTokenizer(["[UNK]", "a"]).token_to_id("a")
-        1
+        Example:
+            >>> BertTokenizer(["[UNK]", "a"]).token_to_id("a")
+            1
         """
         if token not in self._ids:
             raise ValueError(f"{token!r} is not one of the {len(self._ids)} tokens; tokens() splits a text into them.")
@@ -189,8 +191,9 @@ class BertTokenizer:
     def id_to_token(self, index: int) -> str:
         """Return the token with an id.
 
-        >>> BertTokenizer(["[UNK]", "a"]).id_to_token(1)
-        'a'
+        Example:
+            >>> BertTokenizer(["[UNK]", "a"]).id_to_token(1)
+            'a'
         """
         if not 0 <= index < len(self._tokens):
             raise ValueError(f"There is no token {index}; ids go from 0 to {len(self._tokens) - 1}.")

@@ -146,8 +146,9 @@ def split_words(text: str) -> list[tuple[str, int, int]]:
 def load_assistant(split: str = "train") -> list[Utterance]:
     """The utterances of one split of the bundled data set: `"train"`, `"validation"` or `"test"`.
 
-    >>> sorted({utterance.intent for utterance in load_assistant("test")})[:2]
-    ['add_event', 'add_to_list']
+    Example:
+        >>> sorted({utterance.intent for utterance in load_assistant("test")})[:2]
+        ['add_event', 'add_to_list']
     """
     if split not in SPLITS:
         raise ValueError(f"split={split!r} is not one of {', '.join(map(repr, SPLITS))}.")

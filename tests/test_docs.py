@@ -1,0 +1,155 @@
+"""The guides say what is there: names, arguments, commands, links, paths, numbers; the blocks that are to run, run."""
+
+import contextlib
+import doctest
+import io
+import re
+import subprocess
+import sys
+
+import pytest
+from doc_names import PageNames
+from doc_pages import PAGES, ROOT, command_lines, measured_numbers, named_paths, read_blocks, read_links
+
+import export
+import keras_bert
+from keras_bert.cli import make_parser
+
+COMMANDS = make_parser().commands.choices
+RUNNING = [page for page in PAGES if any(block.runs for block in read_blocks(page))]
+ON_SITE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
+
+
+# === Python ===
+
+
+@ON_SITE
+def test_python_uses_what_exists(page):
+    names = PageNames()
+    for block in read_blocks(page):
+        if block.language == "python":
+            names.check(block.code, block.line)
+        elif block.language == "py":  # of other libraries, or a sketch
+            compile(block.code, page.name, "exec")
+    assert not names.problems, "\n".join(names.problems)
+
+
+def test_the_check_finds_what_does_not_exist():
+    names = PageNames()
+    names.check(
+        "import keras_bert\n"
+        "task = keras_bert.TextClassifier.from_pretrained('x', labels=['a'], lenght=3)\n"
+        "task.fit(texts, recipe='lora', epoch=3)\n"
+        "task.predicts('a')\n"
+        "keras_bert.RECIPES['froze']\n"
+        "keras_bert.pack(1)\n"
+        "keras_bert.trim()\n",
+        1,
+    )
+    found = "\n".join(names.problems)
+    for fault in (
+        "lenght",
+        "texts is not defined",
+        "epoch",
+        "no predicts",
+        "no 'froze'",
+        "missing a required",
+        "no trim",
+    ):
+        assert fault in found, found
+    assert len(names.problems) == 7, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
+def test_marked_blocks_run_and_print_what_they_say(page, tmp_path, monkeypatch, minilm_dir):
+    monkeypatch.chdir(tmp_path)
+    namespace, checker = {}, doctest.OutputChecker()
+    for block in read_blocks(page):
+        if not block.runs:
+            continue
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(block.code, page.name, "exec"), namespace)
+        if block.output is not None:
+            same = checker.check_output(block.output, printed.getvalue(), doctest.ELLIPSIS)
+            assert same, f"{block.code}printed\n{printed.getvalue()}and not\n{block.output}"
+
+
+# === Commands, paths, links, numbers ===
+
+
+@ON_SITE
+def test_commands_parse(page, capsys):
+    for words in command_lines(page):
+        _check_command(words, " ".join(words))
+
+
+def _check_command(words, line):
+    program, *rest = words
+    if program == "keras-bert":
+        named = len(rest) == 1 or any(word.isupper() and word.isalpha() for word in rest)  # `keras-bert info NAME`
+        assert (rest[0] in COMMANDS) if named and not rest[0].startswith("-") else _exit_code(rest) == 0, line
+    elif program == "make":
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+        assert {word for word in rest if "=" not in word} <= set(targets), line
+    elif program == "python" and rest and rest[0].endswith(".py"):
+        script = (ROOT / rest[0]).read_text(encoding="utf-8")
+        for flag in (word.split("=")[0] for word in rest if word.startswith("--")):
+            assert f'"{flag}"' in script, f"{line}: no {flag}"
+    elif program == "pip":
+        extras = re.findall(r'^    "(\w+)": \[', (ROOT / "setup.py").read_text(encoding="utf-8"), re.MULTILINE)
+        wanted = re.findall(r"\.\[([\w,]+)\]", line)
+        assert {name for names in wanted for name in names.split(",")} <= set(extras), line
+
+
+def _exit_code(words):
+    try:
+        make_parser().parse_args(words)
+    except SystemExit as stop:  # --help ends with 0
+        return stop.code
+    return 0
+
+
+@ON_SITE
+def test_links_and_paths_lead_somewhere(page):
+    for target in read_links(page):
+        path = target.split("#")[0]
+        if "://" in target or not path or path.startswith("benchmarks/") or "../benchmarks/" in path:
+            continue
+        assert (page.parent / path).is_file(), f"{page.name} links to {target}"
+    for name in named_paths(page):
+        assert list(ROOT.glob(name.rstrip("/"))), f"{page.name} names {name}, which is not there"
+
+
+@ON_SITE
+def test_numbers_are_the_measured_ones(page):
+    known = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
+    for number in measured_numbers(page):
+        assert re.search(rf"(?<![\d.,]){re.escape(number)}(?![\d]|[.,]\d)", known), f"{page.name}: {number}"
+
+
+# === The site ===
+
+
+def test_every_public_name_is_in_the_reference():
+    text = "\n".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs/reference").glob("*.md"))
+    shown = set(re.findall(r"^::: ([\w.]+)", text, re.MULTILINE))
+    for package in (keras_bert, export):
+        names = {f"{package.__name__}.{name}" for name in package.__all__ if name != "__version__"}
+        assert names <= shown, f"not in docs/reference: {', '.join(sorted(names - shown))}"
+
+
+@pytest.mark.slow
+def test_site_builds_without_a_warning_and_loads_nothing_from_outside(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path / "site"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) >= len(PAGES)
+    for page in pages:
+        loaded = re.findall(
+            r"<(?:script|img|iframe)[^>]* src=\"?(https?:[^\" >]+)|<link[^>]*stylesheet[^>]*(https?:[^\" >]+)",
+            page.read_text(encoding="utf-8"),
+        )
+        assert not loaded, f"{page.name} loads {loaded}"
