@@ -38,12 +38,13 @@ class BertConfig:
     Args:
         vocabulary_size: Rows of the token embedding.
         num_layers: Encoder blocks.
-        num_heads: Attention heads; must divide `hidden_dim`.
+        num_heads: Attention heads; must divide `attention_dim`.
         hidden_dim: Width of the encoder.
         intermediate_dim: Width inside the feed-forward part of a block.
         max_sequence_length: Rows of the position embedding, so the longest input.
         num_segments: Rows of the segment embedding.
         embedding_dim: Width of the embedding tables; `None` means `hidden_dim`. A narrower one is projected up.
+        attention_dim: Width of all heads together; `None` means `hidden_dim`. A model that lost heads has less.
         position: `"learned"`, or `"sinusoidal"` for a fixed table.
         activation: `"gelu"` (exact, as BERT), `"gelu_tanh"` or `"relu"`.
         dropout: Rate on embeddings and on the output of attention and feed-forward.
@@ -60,6 +61,7 @@ class BertConfig:
     max_sequence_length: int = 512
     num_segments: int = 2
     embedding_dim: int | None = None
+    attention_dim: int | None = None
     position: str = "learned"
     activation: str = "gelu"
     dropout: float = 0.1
@@ -70,11 +72,13 @@ class BertConfig:
     def __post_init__(self) -> None:
         for name in _SIZES:
             _require_positive_int(name, getattr(self, name))
-        if self.embedding_dim is not None:
-            _require_positive_int("embedding_dim", self.embedding_dim)
-        if self.hidden_dim % self.num_heads:
+        for name in ("embedding_dim", "attention_dim"):
+            if getattr(self, name) is not None:
+                _require_positive_int(name, getattr(self, name))
+        if self.heads_dim % self.num_heads:
+            name = "hidden_dim" if self.attention_dim is None else "attention_dim"
             raise ValueError(
-                f"hidden_dim={self.hidden_dim} is not a multiple of num_heads={self.num_heads}; "
+                f"{name}={self.heads_dim} is not a multiple of num_heads={self.num_heads}; "
                 "each head takes an equal share of the width, so choose sizes that divide."
             )
         _require_choice("activation", self.activation, ACTIVATIONS)
@@ -91,7 +95,12 @@ class BertConfig:
     @property
     def head_dim(self) -> int:
         """Width of one attention head."""
-        return self.hidden_dim // self.num_heads
+        return self.heads_dim // self.num_heads
+
+    @property
+    def heads_dim(self) -> int:
+        """Width of all attention heads together: `attention_dim`, or `hidden_dim` where that is not set."""
+        return self.attention_dim or self.hidden_dim
 
     @property
     def table_dim(self) -> int:

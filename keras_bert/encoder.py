@@ -32,17 +32,18 @@ class SelfAttention(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = as_config(config)
         self.seed = seed
-        width, seeds = self.config.hidden_dim, spread_seed(seed, 5)
+        width, seeds = self.config.heads_dim, spread_seed(seed, 5)
         self.query = dense(self, width, "query", seed=seeds[0])
         self.key = dense(self, width, "key", seed=seeds[1])
         self.value = dense(self, width, "value", seed=seeds[2])
-        self.output_dense = dense(self, width, "output", seed=seeds[3])
+        self.output_dense = dense(self, self.config.hidden_dim, "output", seed=seeds[3])
         rate = self.config.attention_dropout
         self.dropout = HashDropout(rate, seed=seeds[4], dtype=self.dtype_policy, name="dropout")
 
     def build(self, x_shape, bias_shape=None):
-        for layer in (self.query, self.key, self.value, self.output_dense):
+        for layer in (self.query, self.key, self.value):
             layer.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.config.heads_dim))
 
     def call(self, x, bias, training=None):
         query, key, value = self.project(x)
@@ -58,7 +59,7 @@ class SelfAttention(keras.layers.Layer):
     def merge(self, attended):
         """What the heads gave, `[B, N, T, D]`, side by side and through the output layer: `[B, T, H]`."""
         attended = ops.transpose(attended, (0, 2, 1, 3))  # [B, T, N, D]
-        return self.output_dense(ops.reshape(attended, (*_leading(attended), self.config.hidden_dim)))
+        return self.output_dense(ops.reshape(attended, (*_leading(attended), self.config.heads_dim)))
 
     def _split(self, x, axes):
         heads = ops.reshape(x, (*_leading(x), self.config.num_heads, self.config.head_dim))  # [B, T, N, D]

@@ -55,6 +55,8 @@ def test_unknown_keys_raise_and_name_the_known_ones(tmp_path):
         ({"num_heads": True}, "num_heads=True is not a size"),
         ({"num_heads": 7}, "hidden_dim=768 is not a multiple of num_heads=7"),
         ({"embedding_dim": -1}, "embedding_dim=-1"),
+        ({"attention_dim": 0}, "attention_dim=0"),
+        ({"attention_dim": 100, "num_heads": 3}, "attention_dim=100 is not a multiple of num_heads=3"),
         ({"activation": "swish"}, "activation='swish' is unknown; choose one of 'gelu'"),
         ({"position": "rotary"}, "position='rotary' is unknown"),
         ({"dropout": 1.0}, "dropout=1.0 is not a rate"),

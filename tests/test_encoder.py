@@ -46,6 +46,7 @@ def numpy(tensor):
         {"position": "sinusoidal"},
         {"embedding_dim": 6},
         {"num_heads": 4, "num_layers": 1},
+        {"num_heads": 3, "attention_dim": 12},
     ],
     ids=lambda changes: "-".join(map(str, changes.values())) or "default",
 )

@@ -14,8 +14,8 @@ from keras_bert.config import BertConfig
 
 FORMATS = ("huggingface", "google", "keras_hub")
 
-# Letters of a shape: V vocabulary, P positions, S segments, E width of the tables, H hidden, I intermediate,
-# C classes, R three states side by side. A layout says how the formats store what we keep as [in, out]:
+# Letters of a shape: V vocabulary, P positions, S segments, E width of the tables, H hidden, A all heads together,
+# I intermediate, C classes, R three states side by side. A layout says how the formats store what we keep as [in, out]:
 #
 #   plain    the same everywhere
 #   kernel   Hugging Face keeps [out, in]
@@ -48,11 +48,11 @@ class Weight:
         """The row of one encoder block."""
         # Keras numbers the groups of an .h5 file by class, and the first one has no number.
         suffix = f"_{layer}" if layer else ""
-        names = [
-            name and name.format(i=layer, n=suffix)
-            for name in (self.ours, self.google, self.huggingface, self.keras_hub)
-        ]
-        return Weight(*names, self.shape, self.layout)
+        google, huggingface, keras_hub = (
+            name and name.format(i=layer, n=suffix) for name in (self.google, self.huggingface, self.keras_hub)
+        )
+        ours = self.ours.format(i=layer, n=suffix)
+        return Weight(ours, google, huggingface, keras_hub, self.shape, self.layout)
 
 
 _G, _H, _K = "bert/encoder/layer_{i}/", "bert.encoder.layer.{i}.", "layers/transformer_encoder{n}/"
@@ -110,13 +110,13 @@ TABLE: tuple[Weight, ...] = (
     *_dense("embeddings.projection", "bert/encoder/embedding_hidden_mapping_in",
             "bert.embeddings_project", None, "EH"),
     *_dense("block_{i}.attention.query", _G + "attention/self/query", _H + "attention.self.query",
-            _ATTENTION + "query_dense", "HH", ("split", "shift")),
+            _ATTENTION + "query_dense", "HA", ("split", "shift")),
     *_dense("block_{i}.attention.key", _G + "attention/self/key", _H + "attention.self.key",
-            _ATTENTION + "key_dense", "HH", ("split", "shift")),
+            _ATTENTION + "key_dense", "HA", ("split", "shift")),
     *_dense("block_{i}.attention.value", _G + "attention/self/value", _H + "attention.self.value",
-            _ATTENTION + "value_dense", "HH", ("split", "shift")),
+            _ATTENTION + "value_dense", "HA", ("split", "shift")),
     *_dense("block_{i}.attention.output_dense", _G + "attention/output/dense", _H + "attention.output.dense",
-            _ATTENTION + "output_dense", "HH", ("merge", "plain")),
+            _ATTENTION + "output_dense", "AH", ("merge", "plain")),
     *_norm("block_{i}.attention_norm", _G + "attention/output/LayerNorm", _H + "attention.output.LayerNorm",
            _K + "_self_attention_layer_norm", "H"),
     *_dense("block_{i}.intermediate", _G + "intermediate/dense", _H + "intermediate.dense",
@@ -191,6 +191,7 @@ def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) ->
         "S": config.num_segments,
         "E": config.table_dim,
         "H": config.hidden_dim,
+        "A": config.heads_dim,
         "I": config.intermediate_dim,
         "C": classes.get(weight.part, 0),
         "R": 3 * config.hidden_dim,

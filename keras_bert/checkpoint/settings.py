@@ -106,7 +106,7 @@ def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
     own = _own(values, path)
     return Settings(
         config,
-        heads=_own_heads(own, path) or ARCHITECTURES.get(architecture),
+        heads=_own_heads(own, path) or ARCHITECTURES.get(architecture or ""),
         classifier_dropout=_rate(values.get("classifier_dropout"), path),
         # The classes of a choice are its places, which have no names.
         labels=None if architecture == "BertForMultipleChoice" else _labels(values.get("id2label"), path),
@@ -129,7 +129,8 @@ def read_keras_hub(values: dict[str, Any], path: Path) -> Settings:
     if name != "BertBackbone":
         raise CheckpointError(f"{path}: the preset holds a {name!r}; expected a BertBackbone. Choose a BERT preset.")
     inner = values.get("config")
-    missing = [key for key in _KERAS_HUB_KEYS[:5] if not isinstance(inner, dict) or key not in inner]
+    inner = inner if isinstance(inner, dict) else {}
+    missing = [key for key in _KERAS_HUB_KEYS[:5] if key not in inner]
     if missing:
         raise CheckpointError(f"{path}: config has no {name_list(missing)}; expected a BertBackbone's settings.")
     fields = {key: inner[key] for key in _KERAS_HUB_KEYS if key in inner}
@@ -228,7 +229,7 @@ def write_huggingface(settings: Settings) -> dict[str, Any]:
         values["label2id"] = {label: index for index, label in enumerate(settings.labels)}
     elif settings.num_classes:
         values["num_labels"] = settings.num_classes
-    own = {} if frozenset(heads) in known else {"heads": list(heads)}
+    own: dict[str, list] = {} if frozenset(heads) in known else {"heads": list(heads)}
     if settings.marker_ids is not None:
         own["marker_ids"] = list(settings.marker_ids)
     return _with_own(values, config, read_huggingface, own)
@@ -237,6 +238,7 @@ def write_huggingface(settings: Settings) -> dict[str, Any]:
 def write_google(settings: Settings) -> dict[str, Any]:
     """The `bert_config.json` of a Google checkpoint."""
     config, rate = settings.config, settings.classifier_dropout
+    _refuse_fewer_heads(config, "Google's BERT")
     _warn_epsilon(config, "Google's")
     own = {} if rate is None else {"classifier_dropout": rate}
     return _with_own(_spell(config, "google"), config, read_google, own)
@@ -245,6 +247,7 @@ def write_google(settings: Settings) -> dict[str, Any]:
 def write_keras_hub(settings: Settings) -> dict[str, Any]:
     """The `config.json` of a keras-hub preset."""
     config = settings.config
+    _refuse_fewer_heads(config, "keras-hub's BertBackbone")
     if config.table_dim != config.hidden_dim or config.activation == "relu":
         raise CheckpointError(
             f"keras-hub's BertBackbone has no embedding_dim={config.embedding_dim} with "
@@ -283,10 +286,21 @@ def _spell(config, format):
 
 def _with_own(values, config, read, own):
     """Adds what the format's own keys did not say, found by reading them back."""
-    said = read(values, Path("config.json")).config.to_dict()
-    unsaid = {key: value for key, value in config.to_dict().items() if said[key] != value}
+    # Of fewer heads than fill the width no format knows, and without this a reader would refuse their number.
+    fewer = {} if config.attention_dim is None else {"attention_dim": config.attention_dim}
+    said = read({**values, OWN_KEY: {"config": fewer}}, Path("config.json")).config.to_dict()
+    unsaid = fewer | {key: value for key, value in config.to_dict().items() if said[key] != value}
     own = {**own, "config": unsaid} if unsaid else own
     return {**values, OWN_KEY: own} if own else values
+
+
+def _refuse_fewer_heads(config, whose):
+    if config.heads_dim != config.hidden_dim:
+        raise CheckpointError(
+            f"{whose} heads share the whole width: {config.num_heads} heads of {config.head_dim} in "
+            f"hidden_dim={config.hidden_dim}, as remove_heads leaves them, cannot be said there. Use "
+            "format='huggingface', which this library opens (transformers refuses the shapes)."
+        )
 
 
 def _warn_epsilon(config, whose):
