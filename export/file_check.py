@@ -2,9 +2,9 @@
 
 LiteRT checks the offsets of a file, the sizes of its constants and the shapes between its ops, and says what is wrong.
 It trusts a few things that it should not, and those are looked at here, before it sees the file: that an op has the
-inputs it needs, that graphs do not call each other for ever, that tensors fit into memory, and that names are text. A
-room of its own because the process that opens a stranger's file is somebody's app. Standard library alone, and a few
-milliseconds.
+inputs it needs and writes to no constant, that graphs do not call each other for ever, that tensors fit into memory,
+and that names are text. A room of its own because the process that opens a stranger's file is somebody's app. Standard
+library alone, and a few milliseconds.
 """
 
 import math
@@ -44,17 +44,25 @@ def check_file(source: str | os.PathLike | bytes) -> None:
 def _check(content):
     model = ModelTable(content)
     kinds = [max(code.number(3, "<i"), code.number(0, "<b")) for code in model.operator_codes]
+    constants = {number for number, buffer in enumerate(model.buffers) if _has_data(buffer)}
     for graph in model.subgraphs:
-        _check_tensors(graph)
+        _check_tensors(graph, len(model.buffers))
+        variables = {number for number, one in enumerate(graph.tensors) if one.number(2, "<I") not in constants}
+        if not variables.issuperset(graph.inputs):
+            raise ValueError(f"the inputs {graph.inputs} of a graph are constants.")
         for number, operator in enumerate(graph.operators):
-            _check_operator(number, operator, kinds, len(graph.tensors))
+            _check_operator(number, operator, kinds, len(graph.tensors), variables)
     for signature in model.signatures:
         _check_names(
             [signature.raw_text(2), *(entry.raw_text(0) for side in (0, 1) for entry in signature.tables(side))]
         )
 
 
-def _check_tensors(graph: GraphTable):
+def _has_data(buffer: Table):
+    return len(buffer.vector(0, item_size=1)) > 0 or buffer.number(1, "<Q") > 1
+
+
+def _check_tensors(graph: GraphTable, buffers):
     count = len(graph.tensors)
     if not all(0 <= index < count for index in (*graph.inputs, *graph.outputs)):
         raise ValueError(f"a graph of {count} tensors has the inputs {graph.inputs} and outputs {graph.outputs}.")
@@ -63,6 +71,8 @@ def _check_tensors(graph: GraphTable):
         shape = tensor.numbers(0)
         if len(shape) > _MAX_RANK or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
             raise ValueError(f"tensor {number} has the shape {shape[:_MAX_RANK]}.")
+        if tensor.number(2, "<I") >= buffers:
+            raise ValueError(f"tensor {number} has buffer {tensor.number(2, '<I')}, of {buffers}.")
 
 
 def _check_names(names):
@@ -73,7 +83,7 @@ def _check_names(names):
             raise ValueError(f"a name is {name[:40]!r}, which is no text.") from None
 
 
-def _check_operator(number, operator: Table, kinds, tensors):
+def _check_operator(number, operator: Table, kinds, tensors, variables):
     kind = operator.number(0, "<I")
     if kind >= len(kinds):
         raise ValueError(f"op {number} is of kind {kind}, of {len(kinds)}.")
@@ -84,5 +94,5 @@ def _check_operator(number, operator: Table, kinds, tensors):
         is_optional = kinds[kind] == _FULLY_CONNECTED and place == _BIAS
         if not (0 <= index < tensors or (index == -1 and is_optional)):
             raise ValueError(f"op {number} reads tensor {index}, of {tensors}.")
-    if not inputs or not outputs or not all(0 <= index < tensors for index in outputs):
-        raise ValueError(f"op {number} reads {len(inputs)} tensors and writes {outputs}, of {tensors}.")
+    if not inputs or not outputs or not variables.issuperset(outputs):
+        raise ValueError(f"op {number} reads {len(inputs)} tensors and writes {outputs}, of {tensors} or constants.")

@@ -67,11 +67,12 @@ class RowRunner:
         return {name: self._without_padding(name, outputs[name], len(ids)) for name in self._outputs}
 
     def _without_padding(self, name, values, tokens):
-        if name not in self._token_outputs:
-            return values
-        if values.ndim < 2 or values.shape[1] < tokens:
-            raise ValueError(f"The file gives {name} of shape {values.shape} for {tokens} tokens; export it again.")
-        return values[0, :tokens]
+        is_of_tokens = name in self._token_outputs
+        if values.ndim < 1 + is_of_tokens or len(values) != 1 or (is_of_tokens and values.shape[1] < tokens):
+            raise ValueError(
+                f"{self._path} gives {name} of shape {values.shape} for a row of {tokens} tokens; export it again."
+            )
+        return values[0, :tokens] if is_of_tokens else values
 
     def _check_signature(self, path, key, length):
         """An error where metadata and graph differ, which the interpreter would name by the number of a node."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from export.device_tokenizer import DeviceTokenizer
 from export.file_metadata import FileMetadata, read_metadata
-from export.reading import find_reader
+from export.reading import Reader, find_reader
 from export.row_runner import RowRunner
 from keras_bert.tokenized_texts import TokenizedTexts
 
@@ -37,7 +37,7 @@ class Runtime:
         if metadata.task != self.task:
             raise ValueError(f"{path} is for the task {metadata.task!r}, not {self.task!r}; open it with load.")
         self.metadata = metadata
-        self.reader = _make_reader(path, metadata)
+        self.reader = make_reader(path, metadata)
         self._runner = RowRunner(path, metadata, self.reader, num_threads)
 
     def __call__(self, *given, **options) -> Any:
@@ -232,8 +232,17 @@ def _find_file(path):
     return path
 
 
-def _make_reader(path, metadata):
-    """What the file says of itself is checked here, before anything is run."""
+def make_reader(path: str | os.PathLike, metadata: FileMetadata) -> Reader:
+    """How a file reads; what it says of itself is checked here, before anything is run.
+
+    Args:
+        path: The file's name, for errors.
+        metadata: What it says.
+
+    Example:
+        >>> make_reader("model.tflite", read_metadata("model.tflite")).sequence_length  # doctest: +SKIP
+        128
+    """
     limit = metadata.settings.get("sequence_length", 512)
     if type(limit) is not int or limit < 3:
         raise ValueError(f"{path} has sequence_length={limit!r}; expected a number of tokens, 3 or more.")

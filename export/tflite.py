@@ -21,6 +21,7 @@ from export.app_outputs import app_model, app_outputs
 from export.bias_fusion import fuse_biases
 from export.calibration import collect_statistics
 from export.calibration_data import calibration_rows
+from export.conversion_check import check_conversion
 from export.delegate_fit import fit_delegate
 from export.learned_numbers import learned_ranges
 from export.matrix_names import name_matrices
@@ -59,8 +60,9 @@ def convert(
     recipe: str | Recipe = "dynamic_int8",
     lengths: int | Sequence[int] | str | None = "auto",
     calibration: Iterable | str | os.PathLike | None = None,
+    check: bool = True,
 ) -> Artifact:
-    """Write a model as TFLite, batch 1.
+    """Write a model as TFLite, batch 1, once it is seen to give the model's outputs.
 
     Args:
         task_or_model: A task, whose file has its vocabulary, labels and settings inside, and what apps can use for
@@ -78,6 +80,9 @@ def convert(
             any iterable, labels beside them or not), or, for a task, its texts: a list of inputs, labelled data in any
             form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used. A task that
             `train_quantized` trained for the recipe needs none: its file has the numbers that it was trained with.
+        check: Whether a file whose outputs are further from the model's than the recipe's tolerance is an error, and is
+            not written. A handful of rows is compared: of the calibration data, or of texts of several kinds.
+            `export.verify` compares answers and scores on your own data.
 
     Example:
         >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
@@ -97,13 +102,15 @@ def convert(
         )
     if isinstance(task_or_model, Task):
         _check_reading(task_or_model, max(lengths, default=task_or_model.sequence_length))
-    if calibration is not None and learned is None:
+    if calibration is not None:
         calibration = calibration_rows(task_or_model, calibration, max(lengths, default=None))
     archive, keys = _draw_signatures(model, lengths)
     content = rewrite(convert_saved_model(archive, keys), recipe, calibration, model=model, learned=learned)
     audit_ops(content).check()
     if isinstance(task_or_model, Task):
         content = _describe(content, task_or_model, Path(path).stem, recipe)
+    if check:
+        check_conversion(task_or_model, model, content, recipe, calibration)
     return Artifact(write_whole(path, content), recipe.name, lengths, len(content))
 
 

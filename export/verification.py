@@ -194,6 +194,16 @@ def _compare(task, runtime, examples):
     return numbers | {"metric": metric, "keras_score": keras_score, "file_score": file_score}
 
 
+def relative_error(expected: np.ndarray, found: np.ndarray) -> float:
+    """The root mean square of the difference over that of what was expected.
+
+    Example:
+        >>> relative_error(np.array([3.0, 4.0]), np.array([3.0, 4.5]))
+        0.1
+    """
+    return float(np.sqrt(np.mean((found - expected) ** 2) / max(np.mean(expected**2), 1e-12)))
+
+
 def _have_same_rows(data, other):
     ours, theirs = data.tokenized.packed(), other.tokenized.packed()
     return all(np.array_equal(one, another) for one, another in zip(ours, theirs, strict=True))
@@ -204,9 +214,8 @@ def _errors(reader, ours, theirs, counted):
     for name in ours:
         rows = slice(None) if counted is None or name not in reader.token_outputs else counted
         pairs.append([np.ravel(part[name][rows]).astype("float64") for part in (ours, theirs)])
-    size, other = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    relative = np.sqrt(np.mean((other - size) ** 2) / max(np.mean(size**2), 1e-12))
-    return {"max_error": float(np.abs(other - size).max()), "relative_error": float(relative)}
+    expected, found = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    return {"max_error": float(np.abs(found - expected).max()), "relative_error": relative_error(expected, found)}
 
 
 def _count_differences(data, other):

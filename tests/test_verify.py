@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 import export
+import export.tflite
 from export.benchmarking import benchmark
 from export.packages import write_golden, write_package
 from export.recipes import RECIPES, Recipe
+from export.tflite_file import parse, serialize
 from export.verification import VerificationError, verify
 from keras_bert.cli import main
 from tests.test_runtime import TEXTS, new_classifier
@@ -104,6 +106,37 @@ def test_a_package_is_verified_before_it_counts(tmp_path):
     package = write_package(task, tmp_path, recipe="dynamic_int8", lengths=(8, 32), data=None)
     assert {path.name for path in tmp_path.iterdir()} == {"model.tflite", "report.json", "golden.json"}
     assert json.loads((tmp_path / "report.json").read_text())["agreement"] == package.report.agreement
+
+
+def test_convert_writes_nothing_that_differs_from_its_model(exported, tmp_path, monkeypatch):
+    task, _ = exported
+    path = tmp_path / "model.tflite"
+    strict = dataclasses.replace(RECIPES["dynamic_int8"], tolerance=1e-9)
+    for converted in (task, task.model):
+        with pytest.raises(VerificationError, match=r"signature 'length_\d+' differ by .*, at most 1e-09 expected"):
+            export.convert(converted, path, recipe=strict, lengths=(8, 16))
+    draw = export.tflite.convert_saved_model
+    monkeypatch.setattr(export.tflite, "convert_saved_model", lambda *archive: damage(draw(*archive)))
+    with pytest.raises(VerificationError, match="The file by float32 would not be the model"):
+        export.convert(task, path, recipe="float32", lengths=8)
+    assert list(tmp_path.iterdir()) == []
+    assert export.convert(task, path, recipe="float32", lengths=8, check=False).path == path
+
+
+def damage(content):
+    """Change the largest constant by a little."""
+    model = parse(content)
+    largest = max((one for one in model.buffers if one.data is not None), key=lambda one: len(one.data))
+    largest.data = (np.frombuffer(largest.data.tobytes(), np.float32) * 1.01).view(np.uint8)
+    return serialize(model)
+
+
+def test_a_device_that_reads_otherwise_is_an_error(exported, tmp_path, monkeypatch):
+    describe = export.tflite.describe_task
+    other = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": False}
+    monkeypatch.setattr(export.tflite, "describe_task", lambda task: describe(task) | {"tokenizer": other})
+    with pytest.raises(VerificationError, match="into other tokens"):
+        export.convert(exported[0], tmp_path / "model.tflite", recipe="float32", lengths=8)
 
 
 def test_a_recipe_of_ones_own_has_its_own_tolerance(tmp_path):
