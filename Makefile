@@ -27,7 +27,7 @@ format: $(VENV)/.test
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# The guides as a site in site/; a link that leads nowhere is an error.
+# The guides as a site in site/; a link that leads nowhere is an error. Its search needs a server: python -m http.server.
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
 

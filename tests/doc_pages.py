@@ -71,9 +71,15 @@ def command_lines(page: Path) -> list[list[str]]:
     for block in read_blocks(page):
         if block.language in ("", "bash", "console"):
             joined = block.code.replace("\\\n", " ").splitlines()
-            lines += [shlex.split(line, comments=True) for line in joined if _is_command(line)]
+            lines += [_words(line) for line in joined if _is_command(line)]
     inline = re.findall(r"`((?:keras-bert|make|python|pip install) [^`]+)`", prose(page))
-    return lines + [shlex.split(line) for line in inline if _is_command(line)]
+    return lines + [_words(line) for line in inline if _is_command(line)]
+
+
+def _words(line):
+    """The words of a command, up to where its output goes."""
+    words = shlex.split(line, comments=True)
+    return words[: words.index(">")] if ">" in words else words
 
 
 def _is_command(line):
