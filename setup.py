@@ -39,7 +39,7 @@ EXTRAS = {
     # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
     "beam": ["apache-beam>=2.60", "protobuf<7"],
     # Writes the script by which a shell completes `keras-bert`.
-    "completion": ["shtab>=1.7"],
+    "completion": ["shtab>=1.13"],
     # Builds the site of the guides (`make docs`); reads the code without running it.
     "docs": ["mkdocs>=1.6,<2", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.29"],
     # What the tests run with. JAX is here because the model code must run on both backends; mediapipe, because Android
@@ -65,6 +65,7 @@ setup(
         *TENSORFLOW,
         *KERAS,
         "flatbuffers>=24.3",
+        "h5py>=3.11",
         "numpy>=1.26",
         "safetensors>=0.5",
         "tokenizers>=0.22",
@@ -74,7 +75,7 @@ setup(
     extras_require=EXTRAS,
     entry_points={
         "console_scripts": ["keras-bert = keras_bert.cli:main"],
-        "keras_bert.commands": [f"{name} = export.cli.{name}" for name in ("export", "benchmark", "verify")],
+        "keras_bert.commands": [f"{name} = export.cli.{name}" for name in ("export", "benchmark", "verify", "deploy")],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

@@ -7,27 +7,39 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 _HOMES = {
+    "Candidate": "candidates",
+    "ModelPlan": "candidates",
     "add_metadata": "metadata",
     "benchmark": "benchmarking",
+    "choose_precision": "mixed_precision",
     "convert": "tflite",
+    "deploy": "deployment",
     "distill": "distillation",
+    "list_candidates": "candidates",
     "load": "runtime",
     "make_student": "students",
     "read_metadata": "file_metadata",
     "save_serving": "saved_model",
+    "train_quantized": "quantization_aware",
     "trim_vocabulary": "vocabulary_trimming",
     "verify": "verification",
     "write_package": "packages",
 }
 __all__ = [
+    "Candidate",
+    "ModelPlan",
     "add_metadata",
     "benchmark",
+    "choose_precision",
     "convert",
+    "deploy",
     "distill",
+    "list_candidates",
     "load",
     "make_student",
     "read_metadata",
     "save_serving",
+    "train_quantized",
     "trim_vocabulary",
     "verify",
     "write_package",
@@ -35,10 +47,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from export.benchmarking import benchmark
+    from export.candidates import Candidate, ModelPlan, list_candidates
+    from export.deployment import deploy
     from export.distillation import distill
     from export.file_metadata import read_metadata
     from export.metadata import add_metadata
+    from export.mixed_precision import choose_precision
     from export.packages import write_package
+    from export.quantization_aware import train_quantized
     from export.runtime import load
     from export.saved_model import save_serving
     from export.students import make_student

@@ -1,0 +1,75 @@
+"""`keras-bert deploy`: a fine-tuned model and its data → the smallest file that keeps an accuracy promise."""
+
+import re
+from pathlib import Path
+
+from keras_bert.cli.data import add_data_arguments
+from keras_bert.cli.tasks import find_task
+from keras_bert.cli.words import add_command
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    example = "sentiment/ out/ --train train.tsv --validation dev.tsv --budget 0.01 --time-limit 30m"
+    command = add_command(commands, "deploy", run, example=example)
+    command.add_argument("model", metavar="MODEL", help="a directory that finetune wrote")
+    command.add_argument("output", metavar="OUT", type=Path, help="the directory for everything")
+    command.add_argument("--train", metavar="FILE", help="training data; without it nothing is trained")
+    command.add_argument("--validation", metavar="FILE", required=True, help="what the promise is measured on")
+    command.add_argument(
+        "--budget",
+        type=float,
+        default=0.01,
+        help="how much of the metric may be lost; 0.01 is a point (default: %(default)s)",
+    )
+    command.add_argument("--time-limit", metavar="TIME", help="such as 90s, 30m or 2h; nothing longer is begun")
+    command.add_argument(
+        "--recipes", help="how numbers may be stored, with commas between (default: all that are fast)"
+    )
+    command.add_argument("--seed", type=int, default=0, help="of the training (default: %(default)s)")
+    add_data_arguments(command.add_argument_group("columns of both files"))
+
+
+def run(arguments) -> dict:
+    """Find the smallest and fastest file that stays within an accuracy budget, and write all that an app needs."""
+    limit = None if arguments.time_limit is None else read_seconds(arguments.time_limit)
+    from export.deployment import deploy
+    from keras_bert.tasks.saved_tasks import load_task
+
+    task = load_task(arguments.model)
+    reader, kind = find_task(task.name), getattr(task, "kind", None)
+    train = None if arguments.train is None else reader.read(arguments, arguments.train, "train", kind)
+    result = deploy(
+        task,
+        arguments.output,
+        train,
+        reader.read(arguments, arguments.validation, "dev", kind),
+        arguments.budget,
+        recipes=None if arguments.recipes is None else [name.strip() for name in arguments.recipes.split(",")],
+        time_limit=limit,
+        seed=arguments.seed,
+        verbose=0 if arguments.json else 1,
+    )
+    if not arguments.json:
+        print(result)
+    return {
+        "tflite": str(result.directory / "model.tflite"),
+        "chosen": result.chosen.name,
+        "bytes": result.chosen.num_bytes,
+        "kept": result.is_kept,
+    }
+
+
+def read_seconds(words: str) -> float:
+    """`"90"`, `"90s"`, `"30m"` or `"2h"` → seconds.
+
+    Example:
+        >>> read_seconds("1.5h")
+        5400.0
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", words.strip())
+    if found is None or not float(found[1]):
+        raise ValueError(f"--time-limit {words!r}: expected a time such as 90s, 30m or 2h.")
+    return float(found[1]) * _UNITS[found[2] or "s"]
