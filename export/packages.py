@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, is_dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -67,7 +68,7 @@ def write_package(
         report = replace(verify(task, artifact, examples, recipe=recipe), path=path)
         if check:
             report.check()
-        _write_json(new / "report.json", report.to_dict())
+        write_json(new / "report.json", report.to_dict())
         write_golden(artifact, examples.inputs[:_GOLDEN_TEXTS], new / "golden.json")
         for name in ("report.json", "golden.json", path.name):
             os.replace(new / name, directory / name)
@@ -98,7 +99,7 @@ def write_golden(file, inputs: Sequence, path: str | os.PathLike) -> None:
             tokens = slice(splits[row], splits[row + 1])
             segments = np.arange(splits[row + 1] - splits[row]) >= second_begins[row]
             numbers = {
-                name: np.asarray(value[tokens if name in runtime.reader.token_outputs else row], "float64").round(6)
+                name: _rounded(value[tokens if name in runtime.reader.token_outputs else row])
                 for name, value in outputs.items()
             }
             rows.append(
@@ -110,7 +111,12 @@ def write_golden(file, inputs: Sequence, path: str | os.PathLike) -> None:
                     "answer": _plain(answer),
                 }
             )
-    _write_json(Path(path), rows)
+    write_json(Path(path), rows)
+
+
+def _rounded(values):
+    values = np.asarray(values)
+    return values if values.dtype.kind == "i" else values.astype("float64").round(6)
 
 
 def _plain(answer):
@@ -122,5 +128,6 @@ def _plain(answer):
     return asdict(answer) if is_dataclass(answer) else answer
 
 
-def _write_json(path, value):
+def write_json(path: Path, value: Any) -> None:
+    """Write a report, whole or not at all."""
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

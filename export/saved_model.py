@@ -20,10 +20,12 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from export.serving_artifact import ServedSignature, ServingArtifact, signature_table
 from export.serving_files import batching_file, readme, warmup_requests, write_records
+from export.serving_rows import row_errors
 from export.serving_signatures import Signature, build_signatures
 from export.serving_tasks import PREDICT, find_served
 from keras_bert.packing import pack
 from keras_bert.tasks.task import Task
+from keras_bert.whole_files import sync, write_whole
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32)
 _TOLERANCE = 1e-4  # between the file and the Keras model, in probabilities and other answers
@@ -205,10 +207,7 @@ def _edit_graph(signatures, directory):
 def _write_batching(path, text):
     """Write the file unless there is one, which may have been tuned."""
     if not path.exists():
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-        _write_text(partial, text)
-        _sync(partial)
-        os.replace(partial, path)
+        write_whole(path, text)
 
 
 def _write_text(path, text):
@@ -217,18 +216,9 @@ def _write_text(path, text):
 
 def _publish(partial, target):
     for path in [*partial.rglob("*"), partial]:
-        _sync(path)
+        sync(path)
     os.rename(partial, target)
-    _sync(target.parent)
-
-
-def _sync(path):
-    """Wait until a file or directory is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(target.parent)
 
 
 # === Reading back ===
@@ -244,14 +234,14 @@ def _read_back(task, signatures, directory, rows):
     served = find_served(task)
     packed = pack(task.tokenizer, [text for text, _ in rows], sequence_length=task.sequence_length)
     raw, answers = task.model(packed, training=False), loaded["from_ids"](**packed)
-    errors = [_difference(value, answers[output]) for output, value in raw.items() if output in answers]
+    errors = [row_errors(value, answers[output]).max() for output, value in raw.items() if output in answers]
     for key, signature in signatures.items():
         if signature.method != PREDICT or not signature.texts:
             continue
         columns = [list(column) for column in zip(*rows, strict=True)][: len(signature.texts)]
         expected = served.expect(task, *columns)
         answers = loaded[key](**dict(zip(signature.texts, map(tf.constant, columns), strict=True)))
-        errors += [_difference(expected[output], answers[output]) for output in expected]
+        errors += [row_errors(expected[output], answers[output]).max() for output in expected]
     worst = float(np.max(errors))  # NaN where one is NaN
     if not worst <= _TOLERANCE:
         raise RuntimeError(
@@ -259,17 +249,6 @@ def _read_back(task, signatures, directory, rows):
             f"{_TOLERANCE:.0e}. Nothing was published; please report this with the model's config."
         )
     return described, worst
-
-
-def _difference(expected, answer):
-    """The largest difference of numbers, of large ones as a share of the largest; labels may differ only where their
-    probabilities are as good as equal."""
-    if expected.dtype == tf.string:
-        return 0.0
-    answer = answer.numpy()
-    # Of tokens, Keras's answer has more padding.
-    expected = expected.numpy()[tuple(slice(length) for length in answer.shape)]
-    return float(np.max(np.abs(expected - answer), initial=0.0) / np.max(np.abs(expected), initial=1.0))
 
 
 def _output_names(function):

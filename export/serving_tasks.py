@@ -36,6 +36,7 @@ class ServedTask:
             `answers`.
         expected: Task and strings, a list for each text of a row → some of what `serve` gives, computed by Keras;
             `None` packs them and takes `answers`.
+        rows: An input of the task's `predict` → the rows of strings that ask the same.
         labelled: The answer whose last axis has a value for each label.
         notes: What to tell whoever asks the server, in sentences.
     """
@@ -45,6 +46,7 @@ class ServedTask:
     forms: tuple[str, ...] = ("texts",)
     serve: Callable[..., dict] | None = None
     expected: Callable[..., dict] | None = None
+    rows: Callable[[Any], list[tuple[str, ...]]] = lambda given: [(given,) if isinstance(given, str) else tuple(given)]
     labelled: str = "probabilities"
     notes: tuple[str, ...] = ()
 
@@ -122,6 +124,11 @@ _TAG_NOTES = (
     "`tags` has the likeliest tag of each token by itself. The first token of a word speaks for the word; the best "
     "sequence of tags comes from `token_logits`, by `keras_bert.decoding.entities`.",
 )
+
+
+def _joined_words(given):
+    return [(given if isinstance(given, str) else " ".join(given),)]
+
 
 # === Questions ===
 
@@ -260,14 +267,21 @@ _CHOICE_NOTES = (
 SERVED = {
     "aspect": ServedTask(_class_answers, _class_ranking, forms=("pairs",)),
     "classification": ServedTask(_class_answers, _class_ranking, forms=("texts", "pairs")),
-    "intent_slots": ServedTask(_command_answers, serve=_serve_commands, notes=_TAG_NOTES),
+    "intent_slots": ServedTask(_command_answers, serve=_serve_commands, rows=_joined_words, notes=_TAG_NOTES),
     "multiple_choice": ServedTask(
-        _choice_answers, forms=("pairs",), serve=_serve_choices, expected=_expected_scores, notes=_CHOICE_NOTES
+        _choice_answers,
+        forms=("pairs",),
+        serve=_serve_choices,
+        expected=_expected_scores,
+        rows=lambda given: [(given[0], choice) for choice in given[1]],
+        notes=_CHOICE_NOTES,
     ),
     "question_answering": ServedTask(
         _span_answers, forms=("questions",), serve=_serve_answers, expected=_expected_answers, notes=_SPAN_NOTES
     ),
     "relation": ServedTask(_relation_answers, forms=(), notes=_RELATION_NOTES),
     "similarity": ServedTask(_vector_answers),
-    "tagging": ServedTask(_tag_answers, serve=_serve_tags, labelled="token_logits", notes=_TAG_NOTES),
+    "tagging": ServedTask(
+        _tag_answers, serve=_serve_tags, rows=_joined_words, labelled="token_logits", notes=_TAG_NOTES
+    ),
 }

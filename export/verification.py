@@ -19,10 +19,13 @@ from export.metadata import task_settings
 from export.op_audit import OpAudit, audit_ops
 from export.recipes import Recipe, find_recipe
 from export.runtime import load
+from export.serving_rows import ServedRows, find_version
+from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.task import Task
 
 # How much of the task's metric a file may lose; and, where there are no labels, the share of answers that may change.
 _MOST_LOST, _MOST_CHANGED = 0.01, 0.05
+SERVING_TOLERANCE = 1e-4  # of a SavedModel, which computes what Keras does
 
 
 class VerificationError(ValueError):
@@ -48,6 +51,8 @@ class ParityReport:
         keras_score: The score of the Keras model, with its own length.
         file_score: The score of the file.
         ops: The file's ops.
+        same_texts: Of a task that writes, the share of texts that the file writes as Keras does; `agreement` is that of
+            their tokens, each behind what Keras wrote before it.
     """
 
     path: Path
@@ -63,6 +68,7 @@ class ParityReport:
     keras_score: float | None
     file_score: float | None
     ops: OpAudit
+    same_texts: float | None = None
 
     def check(self) -> "ParityReport":
         """Raise a `VerificationError` where the file is not good enough; gives the report back where it is."""
@@ -98,10 +104,13 @@ class ParityReport:
             "relative error": f"{self.relative_error:.2g}",
             "agreement": f"{self.agreement:.2%}",
         }
+        if self.same_texts is not None:
+            rows["same texts"] = f"{self.same_texts:.2%}"
         if self.metric is not None:
             rows[self.metric] = f"Keras {self.keras_score:.4f}, file {self.file_score:.4f}"
         rows["ops"] = ", ".join(f"{name} {count}" for name, count in self.ops.ops.items())
-        rows["XNNPACK"] = ", ".join(f"{name}: {count} partitions" for name, count in self.ops.partitions.items())
+        if self.ops.partitions:
+            rows["XNNPACK"] = ", ".join(f"{name}: {count} partitions" for name, count in self.ops.partitions.items())
         return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
 
     def to_dict(self) -> dict:
@@ -118,11 +127,12 @@ def verify(
     recipe: str | Recipe | None = None,
     columns: dict | None = None,
 ) -> ParityReport:
-    """Compare a file with the task that it was made from, through the device runtime.
+    """Compare a file with the task that it was made from, through the device runtime; or a SavedModel, by its graph.
 
     Args:
         task: The task.
-        file: An `Artifact`, or the path of a `.tflite` file.
+        file: What `convert` or `save_serving` gave, or the path of a `.tflite` file, or of a SavedModel: a version, or
+            the directory of versions, of which the highest counts. A SavedModel is asked by ids and by strings.
         data: What `task.predict` takes, as a list; with labels, anything that `task.evaluate` takes, and the scores are
             compared too. `Examples` are taken as they are.
         y: The labels of texts.
@@ -139,10 +149,12 @@ def verify(
         …
     """
     path = Path(getattr(file, "path", file))
+    examples = data if isinstance(data, Examples) else read_examples(task, data, y, **(columns or {}))
+    if (version := find_version(path)) is not None:
+        return _verify_served(task, version, examples)
     runtime = load(path)
     _check_same_task(path, runtime.metadata, task)
     recipe = find_recipe(recipe or getattr(file, "recipe", None) or runtime.metadata.settings.get("recipe", "float32"))
-    examples = data if isinstance(data, Examples) else read_examples(task, data, y, **(columns or {}))
     return ParityReport(
         path=path,
         recipe=recipe.name,
@@ -151,6 +163,24 @@ def verify(
         length=runtime.longest,
         ops=audit_ops(path, count_partitions=True),
         **_compare(task, runtime, examples),
+    )
+
+
+def _verify_served(task, version, examples):
+    """Rows by their ids, and strings by the signatures that take them: where they differ, so do the tokens."""
+    served = ServedRows(version, task)
+    strings = served.string_errors(examples.inputs)
+    numbers = _compare(task, served, examples)
+    numbers["max_error"] = max(numbers["max_error"], strings.max(initial=0.0))
+    numbers["tokens_differ"] += int(np.sum(~(strings <= SERVING_TOLERANCE)))
+    return ParityReport(
+        path=version,
+        recipe="saved_model",
+        tolerance=SERVING_TOLERANCE,
+        examples=len(examples.inputs),
+        length=served.longest,
+        ops=served.audit(),
+        **numbers,
     )
 
 
@@ -168,6 +198,8 @@ def _check_same_task(path, metadata, task):
 def _compare(task, runtime, examples):
     """Both at the file's length, row by row; the scores each as it is used."""
     shortened, outputs = copy.copy(task), app_outputs(task)
+    if outputs.compare is not None:
+        return outputs.compare(task, runtime, examples)
     for name, value in runtime.reader.reading.items():
         setattr(shortened, name, value)
     reader, inputs = task_reader(task, runtime.longest), examples.inputs
@@ -177,7 +209,7 @@ def _compare(task, runtime, examples):
     numbers = {
         **_errors(reader, ours, theirs, None if outputs.counted is None else outputs.counted(data.tokenized)),
         "agreement": reader.agreement(*(reader.answers(part, data, inputs) for part in (ours, theirs))),
-        "tokens_differ": _count_differences(data, runtime.reader.prepare(inputs)),
+        "tokens_differ": count_differences(data, runtime.reader.prepare(inputs)),
     }
     if examples.labelled is None:
         return numbers | {"metric": None, "keras_score": None, "file_score": None}
@@ -218,8 +250,8 @@ def _errors(reader, ours, theirs, counted):
     return {"max_error": float(np.abs(found - expected).max()), "relative_error": relative_error(expected, found)}
 
 
-def _count_differences(data, other):
-    """The inputs whose tokens differ."""
+def count_differences(data: PreparedData, other: PreparedData) -> int:
+    """How many inputs have other tokens in the one than in the other."""
     if len(data.tokenized) != len(other.tokenized):
         return abs(len(data.tokenized) - len(other.tokenized))
     (ids, splits, _), (other_ids, other_splits, _) = data.tokenized.packed(), other.tokenized.packed()

@@ -42,20 +42,32 @@ def run(arguments) -> dict:
     if "tflite" in formats:
         written |= _write_tflite(task, arguments)
     if "saved_model" in formats:
-        from export.saved_model import save_serving
-
-        name = arguments.output.resolve().name  # what requests call the model
-        artifact = save_serving(
-            task,
-            arguments.output / "serving",
-            version=arguments.version,
-            name=name,
-            long_texts="cut" if arguments.cut_long_texts else None,
-        )
-        if not arguments.json:
-            print(artifact)
-        written["saved_model"] = str(artifact.path)
+        written |= _write_saved_model(task, arguments)
     return written
+
+
+def _write_saved_model(task, arguments):
+    from export.packages import write_json
+    from export.saved_model import save_serving
+    from export.verification import verify
+
+    artifact = save_serving(
+        task,
+        arguments.output / "serving",
+        version=arguments.version,
+        name=arguments.output.resolve().name,  # what requests call the model
+        long_texts="cut" if arguments.cut_long_texts else None,
+    )
+    report = verify(task, artifact, _read_data(task, arguments)).check()
+    write_json(artifact.path.parent / f"report_{artifact.version}.json", report.to_dict())
+    if not arguments.json:
+        print(artifact)
+        print(report)
+    return {"saved_model": str(artifact.path)}
+
+
+def _read_data(task, arguments):
+    return None if arguments.data is None else read_examples(arguments, arguments.data, task)
 
 
 def _write_tflite(task, arguments):
@@ -67,7 +79,7 @@ def _write_tflite(task, arguments):
         recipe=arguments.recipe,
         lengths=read_lengths(arguments.lengths),
         calibration=None if arguments.calibration is None else read_calibration(arguments, arguments.calibration, task),
-        data=None if arguments.data is None else read_examples(arguments, arguments.data, task),
+        data=_read_data(task, arguments),
     )
     if not arguments.json:
         print(package.report)

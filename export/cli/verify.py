@@ -1,4 +1,4 @@
-"""`keras-bert verify`: a fine-tuned model and its file → how far they agree; exit code 1 where that is not enough."""
+"""`keras-bert verify`: a fine-tuned model and its file or SavedModel → how far they agree; exit code 1 if too far."""
 
 from export.cli.texts import read_examples
 from keras_bert.cli.data import add_data_arguments
@@ -9,7 +9,7 @@ def add(commands) -> None:
     """The command and its arguments."""
     command = add_command(commands, "verify", run, example="sentiment/ out/model.tflite --data dev.tsv")
     command.add_argument("model", metavar="MODEL", help="the directory that the file was made from")
-    command.add_argument("file", metavar="FILE", help="a file that export wrote")
+    command.add_argument("file", metavar="FILE", help="a file that export wrote, or a directory with a SavedModel")
     command.add_argument("--data", metavar="DATA", required=True, help="texts, with labels or one a line (.txt)")
     command.add_argument("--recipe", help="whose tolerance counts (default: the file's own)")
     add_data_arguments(command.add_argument_group("columns of DATA"))
