@@ -1,8 +1,8 @@
 """`keras-bert completion`: the name of a shell → a script by which it completes commands, flags and file names."""
 
-import argparse
 from pathlib import Path
 
+from keras_bert.cli.front_page import FrontPage
 from keras_bert.cli.words import add_command
 
 SHELLS = ("bash", "zsh", "fish", "tcsh")
@@ -26,7 +26,7 @@ def run(arguments) -> dict:
     return {}
 
 
-def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
+def completion_script(parser: FrontPage, shell: str) -> str:
     """The script of a parser with commands, for one of `SHELLS`.
 
     Example:

@@ -31,6 +31,7 @@ def run(arguments) -> dict:
     """A page or picture of where a model looks in a text, or of which words made its answer."""
     from keras_bert import visualize
 
+    view: visualize.Attributions | visualize.Attention | visualize.EmbeddingInputs
     source, tokenizer = _open(arguments.model)
     text = arguments.text if arguments.pair is None else (arguments.text, arguments.pair)
     if arguments.view == "attributions":
@@ -42,7 +43,7 @@ def run(arguments) -> dict:
     else:
         view = visualize.embedding_inputs(source, text, tokenizer=tokenizer)
     result = {"output": str(view.save(arguments.output)), "tokens": list(view.tokens)}
-    if arguments.view != "attributions":
+    if not isinstance(view, visualize.Attributions):
         return result
     values = [round(float(value), 4) for value in view.values]
     return {**result, "label": view.answer.label, "values": values, "score": round(view.score, 4)}

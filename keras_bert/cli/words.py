@@ -25,7 +25,7 @@ def add_command(commands: Any, name: str, run: Callable[[Any], dict], *, example
             command.add_argument("model")
         ```
     """
-    sentence = run.__doc__.split("\n", 1)[0]
+    sentence = (run.__doc__ or "").split("\n", 1)[0]
     command = commands.add_parser(
         name,
         help=sentence[0].lower() + sentence[1:].rstrip("."),

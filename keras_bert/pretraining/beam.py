@@ -14,8 +14,11 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+try:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+except ImportError as error:
+    raise ImportError("Examples on a cluster need Apache Beam: pip install 'keras-bert-edge[beam]'") from error
 
 from keras_bert.pretraining.corpus import as_tokenizer, warn_of_losses
 from keras_bert.pretraining.documents import CorpusError, find_files

@@ -57,7 +57,7 @@ def find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[s
     if not patterns:
         raise CorpusError("files is empty; pass at least one text file or a pattern such as 'corpus/*.txt'.")
     found = {}  # a set that keeps the order
-    for pattern in map(os.fspath, patterns):
+    for pattern in [os.fspath(pattern) for pattern in patterns]:
         paths = _match(pattern)
         if not paths:
             what = "is a directory" if os.path.isdir(pattern) else "matches no file"
@@ -110,7 +110,7 @@ def _decompress(raw, path):
         try:
             import zstandard
         except ImportError as error:
-            raise CorpusError(f"{path} needs the package zstandard: pip install zstandard") from error
+            raise CorpusError(f"{path} needs the package zstandard: pip install 'keras-bert-edge[zst]'") from error
         reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
         return io.BufferedReader(reader, 1 << 20)
     return raw

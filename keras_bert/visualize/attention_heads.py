@@ -15,7 +15,7 @@ from keras_bert.tokenizer import BertTokenizer
 from keras_bert.visualize.colours import FAINT, GREY, INK, STRONG, as_data_uri, shades
 from keras_bert.visualize.matrices import draw_matrix, matrix_svg, picture_inches, shorten, text_width
 from keras_bert.visualize.token_rows import open_model, read_row
-from keras_bert.visualize.view import View, escape, new_figure
+from keras_bert.visualize.view import View, escape, new_figure, set_spacing
 
 _LINES_UP_TO = 64  # tokens; more lines than those of so many are a grey block
 
@@ -42,14 +42,15 @@ class Attention(View):
         chosen = self.weights if self.layer is None else self.weights[self.layer][None]
         if self.head is None:
             return chosen
-        return chosen.mean(axis=1, keepdims=True) if self.head == "mean" else chosen[:, self.head][:, None]
+        return chosen[:, [self.head]] if isinstance(self.head, int) else chosen.mean(axis=1, keepdims=True)
 
     @property
     def title(self) -> str:
         layers, heads = self.weights.shape[:2]
         layer = f"all {layers} layers" if self.layer is None else f"layer {self.layer}"
-        named = {None: f"all {heads} heads", "mean": f"the mean of {heads} heads"}
-        return f"Attention: {layer}, {named.get(self.head, f'head {self.head}')}"
+        if self.head is None:
+            return f"Attention: {layer}, all {heads} heads"
+        return f"Attention: {layer}, " + (f"the mean of {heads} heads" if self.head == "mean" else f"head {self.head}")
 
     @property
     def subtitle(self) -> str:
@@ -124,7 +125,7 @@ class Attention(View):
             return figure
         layers, heads = shown.shape[:2]
         figure = new_figure(0.95 * heads + 0.8, 0.95 * layers + 0.7, self.title)
-        figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+        set_spacing(figure, w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
         grid = figure.subplots(layers, heads, squeeze=False)
         for (row, column), axes in np.ndenumerate(grid):
             axes.imshow(_pixels(shown[row, column]), interpolation="nearest")

@@ -14,7 +14,7 @@ from keras_bert.tokenizer import BertTokenizer
 from keras_bert.visualize.colours import GREY, INK, PARTS, as_data_uri, signed_shades
 from keras_bert.visualize.matrices import shorten
 from keras_bert.visualize.token_rows import open_model, read_row
-from keras_bert.visualize.view import View, escape, font_families, new_figure
+from keras_bert.visualize.view import View, escape, font_families, new_figure, set_spacing
 
 _ROWS = 12  # of the tile that a vector is folded into
 _SEGMENTS = "ABCDEFGH"
@@ -86,7 +86,7 @@ class EmbeddingInputs(View):
     def _draw(self):
         lines, count = self._lines(), len(self.tokens)
         figure = new_figure(0.75 * count + 1.1, 0.85 * len(lines) + 0.6, self.title)
-        figure.get_layout_engine().set(w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
+        set_spacing(figure, w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
         grid = figure.subplots(len(lines), count, squeeze=False)
         for row, (name, labels, vectors) in enumerate(lines):
             for column, tile in enumerate(_tiles(vectors)):

@@ -71,11 +71,10 @@ class MaskPattern(View):
         figure = new_figure(side, side + 0.2, self.title)
         axes = figure.add_subplot()
         draw_matrix(axes, self.tokens, self._pixels())
-        from matplotlib.patches import Patch
-
-        handles = [Patch(color=PARTS[number % len(PARTS)], label=name) for number, name in enumerate(self.part_names)]
+        for number, name in enumerate(self.part_names):
+            axes.scatter([], [], marker="s", color=PARTS[number % len(PARTS)], label=name)
         place = {"loc": "upper left", "bbox_to_anchor": (0, -0.01), "borderaxespad": 0.2}
-        axes.legend(handles=handles, ncols=3, frameon=False, fontsize=8, labelcolor=GREY, **place)
+        axes.legend(ncols=3, frameon=False, fontsize=8, labelcolor=GREY, **place)
         return figure
 
 

@@ -106,10 +106,15 @@ def new_figure(width: float, height: float, title: str) -> Any:
     except ImportError as error:
         raise ImportError('Pictures need matplotlib: pip install "keras-bert-edge[plots]"; HTML does not.') from error
     figure = Figure(figsize=(max(width, 4.5), height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)
+    set_spacing(figure, w_pad=0.12, h_pad=0.1)
     FigureCanvasAgg(figure)
     figure.suptitle(title, x=0.02, ha="left", color=INK, fontsize=12, fontweight="bold", fontfamily=font_families())
     return figure
+
+
+def set_spacing(figure: Any, **spacing: float) -> None:
+    """How much room Matplotlib leaves between the parts of a picture, in inches."""
+    figure.get_layout_engine().set(**spacing)
 
 
 @functools.cache
