@@ -130,6 +130,20 @@ def _read_sentences(task, x, y, **columns):
     return Examples(list(groups.texts), groups)
 
 
+# === Sources ===
+
+
+def _read_sources(task, x, y, **columns):
+    """Sources alone are strings, or lists of strings; tuples are pairs of source and target."""
+    from keras_bert.tasks.generation_rows import as_generation_rows
+
+    if x is None or (y is None and isinstance(x, list | tuple) and all(isinstance(one, str | list) for one in x)):
+        return Examples(list(PROBES if x is None else x))
+    rows = as_generation_rows(x, y, **columns)
+    known = all(example.target is not None for example in rows)
+    return Examples(list(rows.sources), rows if known else None)
+
+
 # === Entities and commands ===
 
 
@@ -168,6 +182,7 @@ _READ: dict[str, Callable[..., Examples]] = {
     "multiple_choice": _read_choices,
     "question_answering": _read_questions,
     "relation": _read_relations,
+    "seq2seq": _read_sources,
     "similarity": _read_sentences,
     "tagging": _read_words,
 }

@@ -29,6 +29,8 @@ class AppOutputs:
         counted: Takes rows, gives which of their tokens are looked at; `None` is all.
         metric: Takes the task and labelled data, gives the name of what is measured.
         score: Takes the task, its model's outputs, labelled data and the name of the metric, gives the number.
+        compare: Takes the task, its opened file and `Examples`, gives what `verify` tells, where it is not enough to
+            compare outputs row by row.
     """
 
     in_graph: Callable[[Any], dict]
@@ -40,6 +42,7 @@ class AppOutputs:
     score: Callable[[Any, dict, Any, str], float] = lambda task, outputs, data, metric: (
         task._score(outputs, data, metric).value
     )
+    compare: Callable[[Any, Any, Any], dict] | None = None
 
 
 def app_outputs(task) -> AppOutputs:
@@ -219,6 +222,22 @@ def _span_score(task, outputs, data, metric):
     return float(getattr(task._report(outputs, data), metric))
 
 
+# === Texts ===
+
+
+def _no_single_graph(task, *others):
+    raise ValueError(
+        f"{type(task).__name__} is two graphs in a file, one that reads and one that writes a token, so it has no "
+        "outputs of its own: export.convert, load, verify and save_serving take it; what changes its model does not."
+    )
+
+
+def _compare_texts(task, runtime, examples):
+    from export.writer_check import compare_writing
+
+    return compare_writing(task, runtime, examples)
+
+
 _CLASSES = AppOutputs(_class_tensors, _class_probabilities, _class_logits)
 _TASKS = {
     "aspect": _CLASSES,
@@ -229,6 +248,7 @@ _TASKS = {
         _span_tensors, _start_and_end, _span_logits, length=384, counted=_outside_of_questions, score=_span_score
     ),
     "relation": AppOutputs(_relation_tensors, _relation_probabilities, _relation_logits),
+    "seq2seq": AppOutputs(_no_single_graph, _no_single_graph, _no_single_graph, compare=_compare_texts),
     "similarity": AppOutputs(_vector_tensors, _embedding, _sentence_embedding, metric=_vector_metric),
     "tagging": AppOutputs(_tag_tensors, _as_it_is, _as_it_is),
 }

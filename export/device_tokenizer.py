@@ -26,13 +26,14 @@ class DeviceTokenizer:
     def __init__(self, vocabulary: Sequence[str], settings: Mapping[str, bool | None]):
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-        self._ids = ids = {token: index for index, token in enumerate(vocabulary)}
+        self.vocabulary = tuple(vocabulary)
+        self._ids = ids = {token: index for index, token in enumerate(self.vocabulary)}
         self.pad_id, self.cls_id, self.sep_id, self.unk_id = (ids[f"[{name}]"] for name in ("PAD", "CLS", "SEP", "UNK"))
         self._rust = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
         self._rust.normalizer = normalizers.BertNormalizer(
-            lowercase=settings.get("do_lower_case", True),
+            lowercase=bool(settings.get("do_lower_case", True)),
             strip_accents=settings.get("strip_accents"),
-            handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+            handle_chinese_chars=bool(settings.get("tokenize_chinese_chars", True)),
         )
         self._rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
@@ -51,6 +52,15 @@ class DeviceTokenizer:
         if token not in self._ids:
             raise ValueError(f"{token!r} is not one of the {len(self._ids)} tokens.")
         return self._ids[token]
+
+    def id_to_token(self, index: int) -> str:
+        """The token of an id."""
+        return self.vocabulary[index]
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many tokens there are."""
+        return len(self.vocabulary)
 
     @staticmethod
     def _encode(encode, texts):

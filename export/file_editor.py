@@ -126,5 +126,19 @@ def drop_unused(model) -> None:
             buffer.data = None
 
 
+def share_equal_buffers(model) -> None:
+    """Store once what several constants have in common: a table that is looked up and multiplied with, for one."""
+    first: dict[bytes, int] = {}
+    same = {
+        index: first.setdefault(np.asarray(buffer.data, np.uint8).tobytes(), index)
+        for index, buffer in enumerate(model.buffers)
+        if buffer.data is not None and len(buffer.data)
+    }
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            tensor.buffer = same.get(tensor.buffer, tensor.buffer)
+    drop_unused(model)
+
+
 def _text(name):
     return name.decode() if isinstance(name, bytes) else str(name)

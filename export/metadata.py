@@ -112,7 +112,7 @@ def add_metadata(
     signatures = read_signatures(model)
     labels = None if labels is None else tuple(labels)
     _check_lines("The vocabulary", vocabulary)
-    check_special_tokens(vocabulary)
+    check_special_tokens(tuple(vocabulary))
     if labels is not None:
         _check_lines("labels", labels)
     for signature in signatures:
@@ -124,8 +124,8 @@ def add_metadata(
         "task": task,
         "kind": kind,
         "tokenizer": dict(tokenizer),
-        "signatures": {signature.name: _length(signature) for signature in signatures},
-        "outputs": list(signatures[0].outputs),
+        "signatures": {one.name: _length(one) for one in signatures if _takes_rows(one)},
+        "outputs": list(dict.fromkeys(name for signature in signatures for name in signature.outputs)),
         "settings": dict(settings or {}),
     }
     files = {VOCABULARY: _join(vocabulary), TASK: json.dumps(about, indent=1, ensure_ascii=False).encode()}
@@ -171,6 +171,11 @@ def _check_outputs(signature, labels, kind):
 def _find_labelled(signature):
     """The output whose classes have names, if there is one."""
     return next((name for name in _LABELLED if name in signature.outputs), None)
+
+
+def _takes_rows(signature):
+    """Whether it is the way in for texts; a writer's graph for the next token goes on with what another has read."""
+    return "target_mask" not in signature.inputs
 
 
 def _length(signature):

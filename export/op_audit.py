@@ -4,6 +4,7 @@ Every LiteRT build runs the built-in ops; a Flex op needs TensorFlow on the phon
 graph that XNNPACK takes as one partition runs from the first layer to the last without handing tensors back and forth.
 """
 
+import copy
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,15 +57,16 @@ def audit_ops(source: str | Path | bytes, *, count_partitions: bool = False) -> 
     summary = describe(source)
     partitions = {}
     if count_partitions:
+        model = parse(source)
         for signature in summary.signatures:
-            partitions[signature.name] = _count_partitions(source, signature.subgraph)
+            partitions[signature.name] = _count_partitions(model, signature.subgraph)
     return OpAudit(summary.ops, summary.custom_ops, partitions)
 
 
-def _count_partitions(source, subgraph):
+def _count_partitions(model, subgraph):
     # The interpreter lists the nodes of its first subgraph alone.
-    model = parse(source)
-    model.subgraphs, model.signatureDefs = [model.subgraphs[subgraph]], []
-    interpreter = open_interpreter(serialize(model))
+    alone = copy.copy(model)
+    alone.subgraphs, alone.signatureDefs = [model.subgraphs[subgraph]], []
+    interpreter = open_interpreter(serialize(alone))
     interpreter.allocate_tensors()
     return sum(node["op_name"] == "DELEGATE" for node in interpreter._get_ops_details())

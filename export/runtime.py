@@ -30,6 +30,7 @@ class Runtime:
     """
 
     task: ClassVar[str]  # which a file must be for
+    runner_type: ClassVar[type] = RowRunner
 
     def __init__(self, path: str | os.PathLike, metadata: FileMetadata | None = None, *, num_threads: int = 1):
         path = _find_file(path)
@@ -38,7 +39,7 @@ class Runtime:
             raise ValueError(f"{path} is for the task {metadata.task!r}, not {self.task!r}; open it with load.")
         self.metadata = metadata
         self.reader = make_reader(path, metadata)
-        self._runner = RowRunner(path, metadata, self.reader, num_threads)
+        self._runner = self.runner_type(path, metadata, self.reader, num_threads)
 
     def __call__(self, *given, **options) -> Any:
         """The answers of the task's `predict`: one for one input, a list for a list."""
@@ -63,8 +64,9 @@ class Runtime:
         if not 3 <= length <= self.longest:
             raise ValueError(f"length={length}: the file takes rows of 3 to {self.longest} tokens.")
         tokenizer = self.reader.tokenizer
-        special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
-        return TokenizedTexts(np.full(length - 2, tokenizer.sep_id, np.int32), np.array([0, length - 2]), **special)
+        ids, splits = np.full(length - 2, tokenizer.sep_id, np.int32), np.array([0, length - 2])
+        special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+        return TokenizedTexts(ids, splits, None, None, *special)
 
 
 class Classifier(Runtime):
@@ -200,6 +202,7 @@ class Embedder(Runtime):
 
 _ALL = (AspectJudge, Assistant, Answerer, Chooser, Classifier, Embedder, RelationFinder, Tagger)
 _RUNTIMES = {runtime.task: runtime for runtime in _ALL}
+_WRITER = "seq2seq"  # its loop is loaded where there is such a file
 
 
 def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
@@ -219,8 +222,14 @@ def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
     """
     path = _find_file(path)
     metadata = read_metadata(path)
+    if metadata.task == _WRITER:
+        from export.writer_runtime import Writer
+
+        return Writer(path, metadata, num_threads=num_threads)
     if metadata.task not in _RUNTIMES:
-        raise ValueError(f"{path} is for the task {metadata.task!r}; this version knows {', '.join(_RUNTIMES)}.")
+        raise ValueError(
+            f"{path} is for the task {metadata.task!r}; this version knows {', '.join([*_RUNTIMES, _WRITER])}."
+        )
     return _RUNTIMES[metadata.task](path, metadata, num_threads=num_threads)
 
 

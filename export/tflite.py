@@ -60,6 +60,7 @@ def convert(
     recipe: str | Recipe = "dynamic_int8",
     lengths: int | Sequence[int] | str | None = "auto",
     calibration: Iterable | str | os.PathLike | None = None,
+    num_beams: int | None = None,
     check: bool = True,
 ) -> Artifact:
     """Write a model as TFLite, batch 1, once it is seen to give the model's outputs.
@@ -68,7 +69,8 @@ def convert(
         task_or_model: A task, whose file has its vocabulary, labels and settings inside, and what apps can use for
             outputs: `probabilities` of a `TextClassifier`, `token_logits` of an `EntityTagger`, `start_logits` and
             `end_logits` of a `QuestionAnswerer`; or a functional model that takes `token_ids, segment_ids,
-            padding_mask` and gives outputs by name, which become those of the file.
+            padding_mask` and gives outputs by name, which become those of the file. A `Seq2Seq` becomes two graphs,
+            `read_source` and `next_token`; `lengths` are then those of its sources, and there is no dynamic one.
         path: The `.tflite` file to write; it is replaced in one step.
         recipe: A name in `RECIPES`, or a `Recipe`: `"float32"`, `"float16"`, `"dynamic_int8"`, `"static_int8"`,
             `"static_int16x8"`, `"weight_int4"`.
@@ -80,6 +82,7 @@ def convert(
             any iterable, labels beside them or not), or, for a task, its texts: a list of inputs, labelled data in any
             form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used. A task that
             `train_quantized` trained for the recipe needs none: its file has the numbers that it was trained with.
+        num_beams: For a `Seq2Seq`: adds a graph that goes on with so many beams in one run.
         check: Whether a file whose outputs are further from the model's than the recipe's tolerance is an error, and is
             not written. A handful of rows is compared: of the calibration data, or of texts of several kinds.
             `export.verify` compares answers and scores on your own data.
@@ -90,6 +93,11 @@ def convert(
         model.tflite  dynamic_int8  lengths 32/128  23.4 MB
     """
     recipe = find_recipe(recipe)
+    if getattr(task_or_model, "name", None) == "seq2seq" and isinstance(task_or_model, Task):
+        options = {"lengths": lengths, "num_beams": num_beams, "check": check}
+        return _convert_writer(task_or_model, path, recipe, calibration, options)
+    if num_beams is not None:
+        raise ValueError(f"num_beams={num_beams!r} is for tasks that write; {type(task_or_model).__name__} does not.")
     model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
     _check_model(model)
     lengths = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
@@ -108,14 +116,22 @@ def convert(
     content = rewrite(convert_saved_model(archive, keys), recipe, calibration, model=model, learned=learned)
     audit_ops(content).check()
     if isinstance(task_or_model, Task):
-        content = _describe(content, task_or_model, Path(path).stem, recipe)
+        content = describe_file(content, task_or_model, Path(path).stem, recipe)
     if check:
         check_conversion(task_or_model, model, content, recipe, calibration)
     return Artifact(write_whole(path, content), recipe.name, lengths, len(content))
 
 
-def _describe(content, task, name, recipe):
-    """With vocabulary, labels and settings inside."""
+def _convert_writer(task, path, recipe, calibration, options):
+    from export.writer_files import convert_writer  # it builds on this file
+
+    if calibration is not None:
+        raise ValueError("calibration= is for tasks that read; what a writer computes with is not measured beforehand.")
+    return convert_writer(task, path, recipe=recipe, **options)
+
+
+def describe_file(content: bytes, task: Task, name: str, recipe: Recipe) -> bytes:
+    """A task's file with vocabulary, labels and settings inside."""
     described = describe_task(task)
     described["settings"] = {**described["settings"], "recipe": recipe.name}
     return add_metadata(content, name=name, **described)

@@ -17,6 +17,7 @@ _HOMES = {
     "multiple_choice": ("choices", "ChoiceReader"),
     "question_answering": ("spans", "SpanReader"),
     "relation": ("relations", "RelationReader"),
+    "seq2seq": ("sources", "SourceReader"),
     "similarity": ("vectors", "VectorReader"),
     "tagging": ("entities", "EntityReader"),
 }

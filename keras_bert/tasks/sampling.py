@@ -6,19 +6,17 @@ random choices differ in the sampler alone: a minimum length, n-grams that must 
 are rules about scores, the same for all.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from keras import ops
 
-SAMPLERS = ("greedy", "beam", "top_k", "top_p", "random")
-# Far below every score, and finite: minus infinity times zero is no number.
-NEVER = -1e9
+from keras_bert.decoding.token_choice import NEVER, SAMPLERS, TextTokens, TokenChoice
+
+__all__ = ["NEVER", "SAMPLERS", "Decoding", "TextTokens", "restrict"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Decoding:
+class Decoding(TokenChoice):
     """How to write.
 
     Args:
@@ -39,34 +37,6 @@ class Decoding:
         >>> Decoding(sampler="beam", num_beams=2).make_sampler().num_beams
         2
     """
-
-    max_length: int | None = None
-    min_length: int = 0
-    sampler: Any = "greedy"
-    num_beams: int = 4
-    k: int = 50
-    p: float = 0.9
-    temperature: float = 1.0
-    length_penalty: float = 1.0
-    no_repeat_ngram: int = 0
-    seed: int | None = None
-
-    def __post_init__(self):
-        for name, least in (("min_length", 0), ("no_repeat_ngram", 0), ("num_beams", 1), ("k", 1), ("max_length", 1)):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | np.integer) or value < least):
-                raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}.")
-        if self.max_length is not None and self.min_length > self.max_length:
-            raise ValueError(f"min_length={self.min_length} exceeds max_length={self.max_length}.")
-        if not 0 < self.p <= 1:
-            raise ValueError(f"p={self.p!r}: expected a probability over 0 and up to 1.")
-        if not self.temperature > 0:
-            raise ValueError(f"temperature={self.temperature!r}: expected a number over 0.")
-        if isinstance(self.sampler, str) and self.sampler not in SAMPLERS:
-            raise ValueError(
-                f"sampler={self.sampler!r}: expected one of {', '.join(map(repr, SAMPLERS))}, or a sampler from "
-                "keras_hub.samplers."
-            )
 
     def make_sampler(self) -> Any:
         """The keras-hub sampler; one of beams gives all of them, for the length penalty to choose."""
@@ -97,34 +67,6 @@ def _check_sampler(sampler, samplers):
 
 
 # === Rules ===
-
-
-@dataclass(frozen=True)
-class TextTokens:
-    """What a writer must know of a vocabulary.
-
-    Args:
-        start_id: Where writing begins: the `[SEP]` behind the source.
-        end_id: What ends a text: `[SEP]` too.
-        pad_id: What stands behind the end.
-        never: The ids that are no text: padding, `[CLS]`, `[MASK]`, the unknown token, and rows of the token table
-            that the vocabulary has no token for.
-        size: The rows of the token table.
-    """
-
-    start_id: int
-    end_id: int
-    pad_id: int
-    never: tuple[int, ...]
-    size: int
-
-    @classmethod
-    def of(cls, tokenizer, size: int) -> "TextTokens":
-        """Those of a tokenizer, for a model with `size` tokens."""
-        known = set(tokenizer.vocabulary)
-        no_text = [tokenizer.token_to_id(token) for token in ("[PAD]", "[CLS]", "[MASK]") if token in known]
-        never = {*no_text, tokenizer.unk_id, *range(tokenizer.vocabulary_size, size)} - {tokenizer.sep_id}
-        return cls(tokenizer.sep_id, tokenizer.sep_id, tokenizer.pad_id, tuple(sorted(never)), size)
 
 
 def restrict(scores, written, index, tokens: TextTokens, decoding: Decoding):

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.decoding.token_choice import best_beams, text_ids
 from keras_bert.encoder import encoder_config
 from keras_bert.tasks.cached_decoder import cache_names, cache_shape, next_token_model, source_reader
 from keras_bert.tasks.sampling import Decoding, TextTokens, restrict
@@ -127,8 +128,7 @@ class TokenWriter:
         if self.beams == 1 and not isinstance(written, tuple):
             return [self._text(row) for row in ops.convert_to_numpy(written)]
         beams, scores = (ops.convert_to_numpy(part) for part in written)
-        lengths = np.sum(beams[:, :, 1:] != self.tokens.pad_id, axis=-1)  # what ends a text counts as one of its tokens
-        best = np.argmax(scores / np.maximum(lengths, 1) ** self.decoding.length_penalty, axis=1)
+        best = best_beams(beams, scores, self.tokens.pad_id, self.decoding.length_penalty)
         return [self._text(row[index]) for row, index in zip(beams, best, strict=True)]
 
     def stream(self, token_ids: np.ndarray, padding_mask: np.ndarray) -> Iterator[int]:
@@ -153,8 +153,7 @@ class TokenWriter:
             generator.state.assign(keras.random.SeedGenerator(seed).state)
 
     def _text(self, row):
-        ids = row[1:].tolist()
-        return ids[: ids.index(self.tokens.end_id)] if self.tokens.end_id in ids else ids
+        return text_ids(row, self.tokens.end_id)
 
 
 def _compiled(function):
