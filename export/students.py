@@ -124,6 +124,20 @@ def make_student(
     return student
 
 
+def take_layers(task: Task, chosen: LayerMap) -> Task:
+    """The same task with some of its blocks alone; the task stays as it is.
+
+    Example:
+        ```python
+        shorter = take_layers(classifier, pick_layers(6, 3))
+        ```
+    """
+    shorter = task.on_encoder(task.config.replace(num_layers=len(chosen.blocks)))
+    _copy(task.model, shorter.model, chosen)
+    shorter.fresh_heads = task.fresh_heads
+    return shorter
+
+
 def _copy(teacher, student, chosen):
     """Copy what has the same shape, block by block; gives the paths of what was copied."""
     theirs = {weight.path: to_numpy(weight) for weight in teacher.weights}
