@@ -18,7 +18,11 @@ _HOMES = {
     "list_candidates": "candidates",
     "load": "runtime",
     "make_student": "students",
+    "prune": "pruning",
     "read_metadata": "file_metadata",
+    "remove_heads": "head_removal",
+    "remove_layers": "layer_removal",
+    "remove_neurons": "head_removal",
     "save_serving": "saved_model",
     "train_quantized": "quantization_aware",
     "trim_vocabulary": "vocabulary_trimming",
@@ -37,7 +41,11 @@ __all__ = [
     "list_candidates",
     "load",
     "make_student",
+    "prune",
     "read_metadata",
+    "remove_heads",
+    "remove_layers",
+    "remove_neurons",
     "save_serving",
     "train_quantized",
     "trim_vocabulary",
@@ -51,9 +59,12 @@ if TYPE_CHECKING:
     from export.deployment import deploy
     from export.distillation import distill
     from export.file_metadata import read_metadata
+    from export.head_removal import remove_heads, remove_neurons
+    from export.layer_removal import remove_layers
     from export.metadata import add_metadata
     from export.mixed_precision import choose_precision
     from export.packages import write_package
+    from export.pruning import prune
     from export.quantization_aware import train_quantized
     from export.runtime import load
     from export.saved_model import save_serving

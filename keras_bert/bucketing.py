@@ -325,11 +325,14 @@ def has_token_labels(labels) -> bool:
     return any(isinstance(part, TokenLabels) for part in tf.nest.flatten(labels))
 
 
-def check_column(values, rows, name):
+def check_column(values, rows, name, token_rows=None):
+    """Labels or weights as tensors, a row for each example; of tokens for each text, where that is not the same."""
+    texts = rows if token_rows is None else token_rows
+
     def convert(array):
         if isinstance(array, TokenLabels):
-            if len(array) != rows or len(array.values) != array.splits[-1]:
-                raise ValueError(f"{name} are for {len(array)} rows of tokens, the texts {rows}; expected as many.")
+            if len(array) != texts or len(array.values) != array.splits[-1]:
+                raise ValueError(f"{name} are for {len(array)} rows of tokens, the texts {texts}; expected as many.")
             return replace(array, values=_on_tokens(array))
         array = tf.convert_to_tensor(array, tf.float32) if name == "weights" else tf.convert_to_tensor(array)
         if not array.shape.rank or array.shape[0] != rows:

@@ -55,7 +55,7 @@ def packed_shape(lengths, *, batch_size: int, hidden_dim: int = 768, group: int 
         return rows * width * (1 + width / (6 * hidden_dim))
 
     least = {rows: _round_up(max(longest, -(-fullest // rows)), 4) for rows in range(1, batch_size * group + 1)}
-    best = None
+    best: tuple[int, int] | None = None
     for rows in sorted(least, key=lambda rows: cost(rows, least[rows])):
         if best is not None and cost(rows, least[rows]) >= cost(*best):
             break  # the others cost more even if nothing is left empty
@@ -64,6 +64,7 @@ def packed_shape(lengths, *, batch_size: int, hidden_dim: int = 768, group: int 
             width += 4
         if best is None or cost(rows, width) < cost(*best):
             best = (rows, width)
+    assert best is not None  # a batch has at least one row
     return PackedShape(*best)
 
 
@@ -90,7 +91,8 @@ def packed_batches(
 
     Args:
         tokenized: The texts.
-        labels: An array `[n, …]`, `TokenLabels`, or a structure of them; with groups, a row for each group.
+        labels: An array `[n, …]`, `TokenLabels`, or a structure of them; with groups, a row for each group, and for
+            each text of `TokenVectors`.
         batch_size: B, the texts of a batch, or its groups.
         shape: From `packed_shape`. A batch that chance has made larger gets more rows.
         seed: Of the order.
@@ -121,12 +123,13 @@ def packed_batches(
     if sample_weights is None:
         sample_weights = np.ones(examples, np.float32)
     columns = {
-        "labels": check_column(labels, examples, "labels"),
+        "labels": check_column(labels, examples, "labels", token_rows=len(tokenized)),
         "weights": check_column(sample_weights, examples, "weights"),
     }
-    if group > 1 and has_token_labels(columns["labels"]):
+    by_token = [part for part in tf.nest.flatten(columns["labels"]) if isinstance(part, TokenLabels)]
+    if group > 1 and any(not isinstance(part, TokenVectors) for part in by_token):
         raise ValueError(f"group={group}: a group has labels of its own, not one for each token; use group=1.")
-    if any(isinstance(part, TokenLabels) and part.chained for part in tf.nest.flatten(columns["labels"])):
+    if any(part.chained for part in by_token):
         raise ValueError("Labels that are taken as a chain cannot share a row with another text: use bucketed_batches.")
     plans = [_plan_epoch(lengths, batch_size, shape, seed, number, group) for number in range(epoch, epoch + epochs)]
     members, starts, rows = (np.concatenate(parts) for parts in zip(*plans, strict=True))

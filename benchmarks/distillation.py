@@ -1,0 +1,188 @@
+"""What distillation costs and what it gains, on SST-2: epochs beside a teacher in the loop, accuracy beside no teacher.
+
+    python benchmarks/distillation.py --data DIR --teacher TASK                       # both parts
+    python benchmarks/distillation.py --data DIR --teacher TASK --parts speed --examples 3200
+    python benchmarks/distillation.py --data DIR --teacher TASK --parts quality --examples 8000 --augment 4
+
+DIR holds `glue/SST-2/`, TASK a fine-tuned classifier (`keras-bert finetune`).
+
+Speed: seconds of an epoch in which nothing is compiled any more, the same student and examples, batches of 32, XLA.
+`ours` is what `export.distill` trains, the teacher's answers computed once before (that time is printed too); `in the
+loop` is the same with the teacher asked in every step; `Distiller` is `keras.distillation.Distiller` on padded rows in
+length buckets, which Keras would have one write. They take turns, and the best of `--rounds` epochs counts.
+
+Quality: accuracy on the dev set of the same student, from the same weights, by the same recipe: fine-tuned on the
+labels, and distilled. With `--augment N`, the distilled one also sees N copies of each text with words replaced, which
+need no labels.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import export
+import keras_bert
+from export.distillation import distilled_task
+from export.distillation_losses import Logits, Relations
+from keras_bert.tasks.augmentation import NearestWords, augment
+from keras_bert.tasks.glue import read_glue
+from keras_bert.training.layerwise import finetuning_optimizer
+from keras_bert.training.training_model import TrainingModel
+
+BATCH, TEMPERATURE = 32, 2.0
+
+
+def read(arguments):
+    train, dev = (read_glue("SST-2", arguments.data / "glue", split) for split in ("train", "dev"))
+    chosen = np.random.default_rng(arguments.seed).permutation(len(train))[: arguments.examples]
+    rows = [train[int(index)] for index in chosen]
+    return [row.text for row in rows], [row.label for row in rows], dev
+
+
+def new_student(teacher, arguments, seed=0):
+    return export.make_student(teacher, seed=seed, verbose=False, **arguments.student)
+
+
+# === Speed ===
+
+
+class InTheLoop(TrainingModel):
+    """The same training model, which asks the teacher in every step."""
+
+    ask = None
+
+    def train_step(self, data):
+        inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+        logits = tf.stop_gradient(self.ask(inputs)["class_logits"])
+        return super().train_step((inputs, {**labels, "soft_class_logits": logits}, weights))
+
+
+def packed_contender(teacher, student, texts, labels, kind):
+    """A compiled model with a function that gives the batches of an epoch, and how many they are."""
+    start = time.perf_counter()
+    twin, data = distilled_task([teacher], student, texts, labels, losses=[Logits(TEMPERATURE)])
+    seconds = time.perf_counter() - start
+    table = data.tokenized.used_ids()
+    batches, steps = twin._training_batches(data, BATCH, packed=True, table=table)
+    recipe = keras_bert.Recipe(batch_size=BATCH)
+    model = kind.from_model(twin._fresh_model(recipe, 0, table))
+    if kind is InTheLoop:
+        asked = teacher._fresh_model(recipe, 0, table)
+        model.ask = lambda inputs: asked(inputs, training=False)  # in a function: its weights are not the model's
+    model.compile(finetuning_optimizer(1e-4, 1000), loss=twin._training_loss(), jit_compile=True)
+    return model, lambda epoch: batches(0, epoch, 1), steps, seconds
+
+
+def distiller_contender(teacher, student, texts, labels):
+    data = student._prepare(texts, labels)
+    batches, steps = student._training_batches(data, BATCH)
+    model = keras.distillation.Distiller(
+        teacher._build_from_config(teacher.config),
+        student._build_from_config(student.config),
+        # As an object: by its name, Keras 3.15 takes the divergence of logits instead of probabilities.
+        distillation_losses=keras.distillation.LogitsDistillation(
+            TEMPERATURE, loss={"class_logits": keras.losses.KLDivergence()}
+        ),
+    )
+    model.compile(finetuning_optimizer(1e-4, 1000), loss=student._loss(), jit_compile=True)
+    return model, lambda epoch: batches(0, epoch, 1), steps
+
+
+def measure_speed(teacher, texts, labels, arguments):
+    student = new_student(teacher, arguments)
+    *ours, seconds = packed_contender(teacher, student, texts, labels, TrainingModel)
+    *loop, _ = packed_contender(teacher, student, texts, labels, InTheLoop)
+    contenders = {"ours": ours, "in the loop": loop, "Distiller": distiller_contender(teacher, student, texts, labels)}
+    times = {name: [] for name in contenders}
+    for epoch in range(arguments.rounds + 1):  # the first compiles
+        for name, (model, batches, steps) in contenders.items():
+            start = time.perf_counter()
+            model.fit(batches(epoch), steps_per_epoch=steps, shuffle=False, verbose=0)
+            times[name].append(time.perf_counter() - start)
+    best = {name: min(spent[1:]) for name, spent in times.items()}
+    print(f"teacher asked once: {seconds:.1f} s for {len(texts):,} texts")
+    print(f"{'':<14}{'s an epoch':>12}{'ours is … faster':>20}")
+    for name, spent in best.items():
+        print(f"{name:<14}{spent:>12.2f}{spent / best['ours']:>19.2f}×", flush=True)
+    return {"teacher_once": seconds, "seconds": best}
+
+
+# === Quality ===
+
+
+def measure_quality(teacher, texts, labels, dev, arguments):
+    options = {"learning_rate": arguments.learning_rate, "epochs": arguments.epochs, "batch_size": BATCH}
+    options |= {"validation_data": dev, "verbose": arguments.verbose}
+    losses, more = [Logits(TEMPERATURE)], None
+    if arguments.relations:
+        losses.append(Relations(heads=arguments.relations))
+    if arguments.augment:
+        proposer = NearestWords(teacher.model, teacher.tokenizer)
+        more = augment(texts, proposer=proposer, seed=arguments.seed, per_text=arguments.augment, progress=False)
+    results = {"fine-tuned": [], "distilled": []}
+    with tempfile.TemporaryDirectory() as cache:
+        for seed in range(arguments.seeds):
+            alone, taught = (new_student(teacher, arguments, seed) for _ in range(2))
+            # Without a teacher the labels are all there is: as many steps, so that nobody has seen more batches.
+            rounds = len(more.texts) / len(texts) if more else 1
+            alone.fit(texts, labels, seeds=(seed,), **{**options, "epochs": arguments.epochs * rounds})
+            results["fine-tuned"].append(alone.evaluate(dev).accuracy)
+            given = (more.texts, None) if more else (texts, labels)
+            weight = 0 if more else arguments.label_weight
+            aims = {"losses": losses, "label_weight": weight, "cache": cache, "seeds": (seed,)}
+            export.distill(teacher, taught, *given, **aims, **options)
+            results["distilled"].append(taught.evaluate(dev).accuracy)
+            print({name: [round(100 * value, 2) for value in values] for name, values in results.items()}, flush=True)
+    accuracy = teacher.evaluate(dev).accuracy
+    size = new_student(teacher, arguments).model.count_params()
+    print(f"teacher {100 * accuracy:.2f} % with {teacher.model.count_params():,} parameters, student {size:,}")
+    means = {name: 100 * float(np.mean(values)) for name, values in results.items()}
+    for name, mean in means.items():
+        print(f"{name:<14}{mean:>8.2f} %  ± {100 * np.std(results[name]):.2f} over {arguments.seeds} seeds")
+    print(f"the teacher is worth {means['distilled'] - means['fine-tuned']:+.2f} points")
+    return {"teacher": accuracy, **results}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="holds glue/SST-2/")
+    parser.add_argument("--teacher", type=Path, required=True, help="the directory of a classifier for SST-2")
+    parser.add_argument("--parts", nargs="+", choices=("speed", "quality"), default=["speed", "quality"])
+    parser.add_argument("--examples", type=int, default=3200)
+    parser.add_argument(
+        "--student",
+        type=json.loads,
+        default={"num_layers": 3, "hidden_dim": 192, "num_heads": 6, "intermediate_dim": 768},
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="of timing")
+    parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--learning-rate", type=float, default=3e-4)
+    parser.add_argument("--label-weight", type=float, default=0.5)
+    parser.add_argument("--relations", type=int, default=0, help="relation heads to take too; 0 takes none")
+    parser.add_argument("--augment", type=int, default=0, help="copies of each text with words replaced")
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0, help="of the choice of examples")
+    parser.add_argument("--verbose", type=int, default=0)
+    arguments = parser.parse_args()
+    keras_bert.keep_freed_memory()
+    teacher = keras_bert.load_task(arguments.teacher)
+    texts, labels, dev = read(arguments)
+    result = {"examples": len(texts), "student": arguments.student}
+    if "speed" in arguments.parts:
+        result["speed"] = measure_speed(teacher, texts, labels, arguments)
+    if "quality" in arguments.parts:
+        result["quality"] = measure_quality(teacher, texts, labels, dev, arguments)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
