@@ -13,10 +13,41 @@ import os
 
 from export.flatbuffer_tables import GraphTable, ModelTable, Table
 
-# Which input of an op may be left out, by the op's number in the schema; no other op that we write has one.
-_FULLY_CONNECTED, _BIAS = 9, 2
-# Ops that call another graph of the file: CALL, IF, WHILE, CALL_ONCE and those of StableHLO.
-_CALLS = frozenset({31, 118, 119, 129, 173, 174, 190, 198, 199, 200, 206, 209})
+# How many inputs ops have, the fewest and the most, with their numbers in the schema. What is not here can be run as
+# well; how its inputs are counted is then LiteRT's alone.
+# fmt: off
+OPS_BY_INPUTS = {
+    (1, 1): {
+        "ABS": 101, "CAST": 53, "CEIL": 104, "COS": 108, "DEQUANTIZE": 6, "EXP": 47, "FLOOR": 8, "GELU": 150,
+        "L2_NORMALIZATION": 11, "LOG": 73, "LOGICAL_NOT": 87, "LOGISTIC": 14, "NEG": 59, "QUANTIZE": 114, "RELU": 19,
+        "ROUND": 116, "RSQRT": 76, "SHAPE": 77, "SIN": 66, "SOFTMAX": 25, "SQRT": 75, "SQUARE": 92, "SQUEEZE": 43,
+        "TANH": 28, "UNPACK": 88, "ZEROS_LIKE": 93,
+    },
+    (1, 2): {"RESHAPE": 22},
+    (2, 2): {
+        "ADD": 0, "ARG_MAX": 56, "ARG_MIN": 79, "BATCH_MATMUL": 126, "BROADCAST_TO": 130, "CUMSUM": 128, "DIV": 42,
+        "EMBEDDING_LOOKUP": 7, "EQUAL": 71, "EXPAND_DIMS": 70, "FILL": 94, "FLOOR_DIV": 90, "GATHER": 36,
+        "GATHER_ND": 107, "GREATER": 61, "GREATER_EQUAL": 62, "LESS": 58, "LESS_EQUAL": 63, "LOGICAL_AND": 86,
+        "LOGICAL_OR": 84, "MAXIMUM": 55, "MEAN": 40, "MINIMUM": 57, "MIRROR_PAD": 100, "MUL": 18, "NOT_EQUAL": 72,
+        "PAD": 34, "POW": 78, "REDUCE_ALL": 140, "REDUCE_ANY": 91, "REDUCE_MAX": 82, "REDUCE_MIN": 89,
+        "REDUCE_PROD": 81, "SPLIT": 49, "SQUARED_DIFFERENCE": 99, "SUB": 41, "SUM": 74, "TILE": 69, "TOPK_V2": 48,
+        "TRANSPOSE": 39,
+    },
+    (2, 3): {"FULLY_CONNECTED": 9},
+    (3, 3): {"PADV2": 60, "RANGE": 96, "SELECT": 64, "SELECT_V2": 123, "SLICE": 65, "SPLIT_V": 102},
+    (4, 4): {"ONE_HOT": 85, "STRIDED_SLICE": 45},
+}
+# Those that call another graph of the file.
+CALLS = {
+    "CALL": 31, "IF": 118, "WHILE": 119, "CALL_ONCE": 129, "STABLEHLO_CUSTOM_CALL": 173, "STABLEHLO_REDUCE": 174,
+    "STABLEHLO_SCATTER": 190, "STABLEHLO_REDUCE_WINDOW": 198, "STABLEHLO_SORT": 199, "STABLEHLO_WHILE": 200,
+    "STABLEHLO_COMPOSITE": 206, "STABLEHLO_CASE": 209,
+}
+# fmt: on
+_INPUTS = {number: bounds for bounds, ops in OPS_BY_INPUTS.items() for number in ops.values()}
+_CALLS = frozenset(CALLS.values())
+# The one input that may be left out.
+_FULLY_CONNECTED, _BIAS = OPS_BY_INPUTS[2, 3]["FULLY_CONNECTED"], 2
 # A tensor of more than this is none of a BERT: the largest token tables have a tenth of it.
 _MAX_RANK, _MAX_ELEMENTS = 8, 1 << 30
 
@@ -53,9 +84,20 @@ def _check(content):
         for number, operator in enumerate(graph.operators):
             _check_operator(number, operator, kinds, len(graph.tensors), variables)
     for signature in model.signatures:
-        _check_names(
-            [signature.raw_text(2), *(entry.raw_text(0) for side in (0, 1) for entry in signature.tables(side))]
-        )
+        _check_signature(model, signature)
+
+
+def _check_signature(model: ModelTable, signature: Table):
+    number = signature.number(4, "<I")
+    if number >= len(model.subgraphs):
+        raise ValueError(f"a signature is of subgraph {number}, of {len(model.subgraphs)}.")
+    graph, names = model.subgraphs[number], [signature.raw_text(2)]
+    for side, tensors in ((0, graph.inputs), (1, graph.outputs)):
+        for entry in signature.tables(side):
+            names.append(entry.raw_text(0))
+            if entry.number(1, "<I") not in tensors:
+                raise ValueError(f"a signature has tensor {entry.number(1, '<I')}; its graph has {tensors}.")
+    _check_names(names)
 
 
 def _has_data(buffer: Table):
@@ -94,5 +136,6 @@ def _check_operator(number, operator: Table, kinds, tensors, variables):
         is_optional = kinds[kind] == _FULLY_CONNECTED and place == _BIAS
         if not (0 <= index < tensors or (index == -1 and is_optional)):
             raise ValueError(f"op {number} reads tensor {index}, of {tensors}.")
-    if not inputs or not outputs or not variables.issuperset(outputs):
+    fewest, most = _INPUTS.get(kinds[kind], (1, math.inf))
+    if not fewest <= len(inputs) <= most or not outputs or not variables.issuperset(outputs):
         raise ValueError(f"op {number} reads {len(inputs)} tensors and writes {outputs}, of {tensors} or constants.")
