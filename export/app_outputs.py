@@ -233,9 +233,10 @@ def _no_single_graph(task, *others):
 
 
 def _compare_texts(task, runtime, examples):
-    from export.writer_check import compare_writing
+    from export.writer_check import compare_served, compare_writing
+    from export.writer_runtime import Writer
 
-    return compare_writing(task, runtime, examples)
+    return (compare_writing if isinstance(runtime, Writer) else compare_served)(task, runtime, examples)
 
 
 _CLASSES = AppOutputs(_class_tensors, _class_probabilities, _class_logits)

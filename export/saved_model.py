@@ -10,8 +10,9 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -41,6 +42,7 @@ def save_serving(
     long_texts: str | None = None,
     warmup_texts: Sequence[str] | Sequence[tuple[str, str]] | None = None,
     batch_sizes: Sequence[int] = BATCH_SIZES,
+    decodings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ServingArtifact:
     """Write a task model for TF Serving.
 
@@ -50,7 +52,7 @@ def save_serving(
     tagger, `token_logits`, `tags`, `starts` and `ends` of every token; for questions, which come as `question` and
     `context`, `answer`, `start`, `end`, `score` and `probability`. A task that takes pairs too has the same as
     `serving_pairs` and `classify_pairs`. `from_ids` takes the three int32 tensors and gives the model's raw outputs as
-    well.
+    well. A `Seq2Seq` gives `written` and `written_ids`, by `generate` too; `generate_beam` writes with beams.
 
     Args:
         task_model: A task, such as `TextClassifier`.
@@ -63,6 +65,9 @@ def save_serving(
         warmup_texts: Texts, or pairs of texts, that a server answers before it is ready; `None` takes a short and a
             long one. Texts like those of your users make the first requests fastest.
         batch_sizes: What `batching.config` allows, increasing.
+        decodings: For a `Seq2Seq`: other ways to write, as settings of `generate` by name, such as `{"short":
+            {"max_length": 8, "sampler": "beam"}}`; each is a signature, here `generate_short`. `None` is
+            `generate_beam`.
 
     Returns:
         A `ServingArtifact` to print.
@@ -80,7 +85,7 @@ def save_serving(
     name = _check_name(target.parent.resolve().name if name is None else name)
     batch_sizes = _check_batch_sizes(batch_sizes)
     rows = _warmup_rows(task_model, warmup_texts)
-    signatures = build_signatures(task_model, forms)
+    signatures = build_signatures(task_model, forms, decodings)
     requests = warmup_requests(task_model, signatures, rows)
     partial = _make_partial(target)
     try:
@@ -239,7 +244,7 @@ def _read_back(task, signatures, directory, rows):
         if signature.method != PREDICT or not signature.texts:
             continue
         columns = [list(column) for column in zip(*rows, strict=True)][: len(signature.texts)]
-        expected = served.expect(task, *columns)
+        expected = (signature.expected or served.expect)(task, *columns)
         answers = loaded[key](**dict(zip(signature.texts, map(tf.constant, columns), strict=True)))
         errors += [row_errors(expected[output], answers[output]).max() for output in expected]
     worst = float(np.max(errors))  # NaN where one is NaN

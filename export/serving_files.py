@@ -160,7 +160,7 @@ Signatures:
 ```
 {f"{chr(10)}Labels, in the order of `{served.labelled}`: {labels}.{chr(10)}" if labels else ""}
 - Texts are strings in UTF-8. Bytes that are not become U+FFFD, which the tokenizer drops.
-- A text is cut to {task.sequence_length} tokens; `truncated` says which texts were.
+- A text is cut to {served.longest(task)} tokens; `truncated` says which texts were.
 - An empty text is `[CLS] [SEP]` and gets the model's answer to that.
 - `from_ids` takes `token_ids`, `segment_ids` and `padding_mask`, int32 `[B, T]`. With batching on, requests to it are
   joined only where they have the same T: pad them alike.

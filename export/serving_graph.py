@@ -4,6 +4,9 @@ Takes a task, gives `SharedGraph`: strings → the model's inputs → its output
 is made of these parts, and each of them must stand in the file once.
 """
 
+from collections.abc import Callable, Hashable
+from typing import Any
+
 import tensorflow as tf
 
 from keras_bert.encoder import INPUT_NAMES
@@ -19,13 +22,19 @@ class SharedGraph:
     """
 
     def __init__(self, task: Task):
-        self.task = task
+        self.task, self._parts = task, {}
         strings, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         tokenizer = task.tokenizer
         self.pack = tf.function(self._pack_texts, autograph=False)  # traced for one side and for two
         self._tokenize = tf.function(tokenizer.__call__, input_signature=[strings], autograph=False)
         self._locate = tf.function(tokenizer.tokenize_with_offsets, input_signature=[strings], autograph=False)
         self._forward = tf.function(self._run_model, input_signature=[ids] * len(INPUT_NAMES), autograph=False)
+
+    def part(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """Something that signatures share, made when it is first asked for."""
+        if key not in self._parts:
+            self._parts[key] = make()
+        return self._parts[key]
 
     # === Texts ===
 
@@ -42,6 +51,13 @@ class SharedGraph:
         room = self.task.sequence_length - 3 - second.row_lengths()
         first = tf.ragged.boolean_mask(first, tf.ragged.range(first.row_lengths()) < room[:, None])
         return self._pack_ids(first, second, lengths=lengths)
+
+    def pack_source(self, text: tf.Tensor, room: int, keeps: str):
+        """Sources of at most `room` tokens as the model's inputs, and which were cut; `keeps` says what stays."""
+        ids = self._tokenize(text)
+        kept = ids[:, : room - 2] if keeps == "start" else ids[:, 2 - room :]
+        packed, _ = self._pack_ids(kept, lengths=kept.row_lengths() + 2)
+        return packed, ids.row_lengths() + 2 > room
 
     def _pack_ids(self, *sides, lengths):
         """Ids as the model's inputs, and which rows were longer than these are."""

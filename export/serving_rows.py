@@ -73,11 +73,14 @@ class ServedRows:
         errors = [np.zeros(0)]
         for start in range(0, len(rows), _TEXTS_AT_ONCE):
             columns = list(map(list, zip(*rows[start : start + _TEXTS_AT_ONCE], strict=True)))
-            names = next(FORMS[form] for form in served.forms if len(FORMS[form]) == len(columns))
-            answers = self._find_signature(names)(**dict(zip(names, map(tf.constant, columns), strict=True)))
-            expected = served.expect(self._task, *columns)
+            answers, expected = self.answers(*columns), served.expect(self._task, *columns)
             errors.append(np.max([row_errors(expected[name], answers[name]) for name in expected], axis=0))
         return np.concatenate(errors)
+
+    def answers(self, *columns: list[str]) -> dict[str, tf.Tensor]:
+        """What the signature for strings gives, a list for each text of a row."""
+        names = next(FORMS[form] for form in find_served(self._task).forms if len(FORMS[form]) == len(columns))
+        return self._find_signature(names)(**dict(zip(names, map(tf.constant, columns), strict=True)))
 
     def _find_signature(self, names):
         for signature in self._loaded.signatures.values():

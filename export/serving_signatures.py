@@ -4,8 +4,9 @@ Takes a task, gives `Signature` values ready to be saved: tokenizer, packing, mo
 because it is the graph, and `saved_model.py` the files; what each task takes and gives is in `serving_tasks.py`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,15 +24,19 @@ class Signature:
     inputs: dict[str, tf.TensorSpec]
     method: str = PREDICT
     texts: tuple[str, ...] = ()  # which raw strings a row has: inputs, or features of a tf.Example
+    expected: Callable[..., dict] | None = None  # what Keras says to them, where it is not `ServedTask.expect`
 
 
-def build_signatures(task: Task, forms: Sequence[str]) -> dict[str, Signature]:
+def build_signatures(
+    task: Task, forms: Sequence[str], decodings: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Signature]:
     """The signatures of a task, `serving_default` first.
 
     Args:
         task: A task in `SERVED`.
         forms: Keys of `FORMS`. The first is what `serving_default` takes; another has signatures of its own, such as
             `serving_pairs` and `classify_pairs`.
+        decodings: For a task that writes: other ways to write, each a signature.
 
     Example:
         >>> list(build_signatures(classifier, ["texts"]))
@@ -46,7 +51,15 @@ def build_signatures(task: Task, forms: Sequence[str]) -> dict[str, Signature]:
             key, method, answers = served.ranking(task)
             signatures[key if is_default else f"{key}_{form}"] = _example_signature(graph, answers, names, method)
 
+    if decodings is not None and served.variants is None:
+        raise ValueError(f"decodings= is for tasks that write; {task.name!r} does not.")
+    variants = {} if served.variants is None else served.variants(decodings)
+    for key, (serve, expected) in variants.items():
+        signatures[key] = _string_signature(graph, replace(served, serve=serve), FORMS[forms[0]], expected)
+
     def from_ids(inputs):
+        if served.serve_ids is not None:
+            return served.serve_ids(graph, inputs)
         outputs = graph.forward(inputs)
         return {**outputs, **served.answers(task, outputs)}
 
@@ -55,13 +68,14 @@ def build_signatures(task: Task, forms: Sequence[str]) -> dict[str, Signature]:
     return {"serving_default": signatures["from_ids"], **signatures}
 
 
-def _string_signature(graph, served, names):
+def _string_signature(graph, served, names, expected=None):
     """Raw strings `[B]`, an input for each text of a row."""
 
     def serve(rows):
         return served.serve_strings(graph, *(rows[name] for name in names))
 
-    return Signature(serve, {name: tf.TensorSpec([None], tf.string, name=name) for name in names}, texts=names)
+    inputs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
+    return Signature(serve, inputs, texts=names, expected=expected)
 
 
 def _example_signature(graph, answers, names, method):

@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from export import serving_generation
 from export.serving_graph import SharedGraph, clean
 from keras_bert.decoding.spans import Passage, find_answers
 from keras_bert.packing import pack
@@ -37,6 +38,10 @@ class ServedTask:
         expected: Task and strings, a list for each text of a row → some of what `serve` gives, computed by Keras;
             `None` packs them and takes `answers`.
         rows: An input of the task's `predict` → the rows of strings that ask the same.
+        serve_ids: Graph and the model's inputs → what `from_ids` gives; `None` is the model's outputs and `answers`.
+        variants: Of a task that writes: ways to write → more signatures for the same strings, each with what serves it
+            and what is expected.
+        longest: Task → the most tokens of a text.
         labelled: The answer whose last axis has a value for each label.
         notes: What to tell whoever asks the server, in sentences.
     """
@@ -47,6 +52,9 @@ class ServedTask:
     serve: Callable[..., dict] | None = None
     expected: Callable[..., dict] | None = None
     rows: Callable[[Any], list[tuple[str, ...]]] = lambda given: [(given,) if isinstance(given, str) else tuple(given)]
+    serve_ids: Callable[[SharedGraph, dict], dict] | None = None
+    variants: Callable[[Any], dict[str, tuple[Callable, Callable]]] | None = None
+    longest: Callable[[Task], int] = lambda task: task.sequence_length
     labelled: str = "probabilities"
     notes: tuple[str, ...] = ()
 
@@ -280,6 +288,16 @@ SERVED = {
         _span_answers, forms=("questions",), serve=_serve_answers, expected=_expected_answers, notes=_SPAN_NOTES
     ),
     "relation": ServedTask(_relation_answers, forms=(), notes=_RELATION_NOTES),
+    "seq2seq": ServedTask(
+        lambda task, outputs: {},
+        serve=serving_generation.serve_greedily,
+        expected=serving_generation.expect_greedily,
+        rows=serving_generation.as_row,
+        serve_ids=serving_generation.serve_ids,
+        variants=serving_generation.served_variants,
+        longest=serving_generation.source_room,
+        notes=serving_generation.NOTES,
+    ),
     "similarity": ServedTask(_vector_answers),
     "tagging": ServedTask(
         _tag_answers, serve=_serve_tags, rows=_joined_words, labelled="token_logits", notes=_TAG_NOTES

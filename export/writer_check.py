@@ -17,6 +17,8 @@ from export.file_metadata import read_metadata
 from export.reading.sources import SourceReader, source_rows
 from export.recipes import Recipe
 from export.runtime import make_reader
+from export.serving_generation import as_row, expect_greedily
+from export.serving_rows import ServedRows
 from export.verification import VerificationError, count_differences
 from export.writer_runner import WriterRunner
 from export.writer_runtime import Writer
@@ -83,6 +85,29 @@ def compare_writing(task: Seq2Seq, writer: Writer, examples: Examples) -> dict:
     targets = [ids[begin:end][: task.target_length - 1] for begin, end in itertools.pairwise(splits)]
     accuracy = [scores.accuracy(source, rows, targets) for source in (scores, writer)]
     return numbers | {"metric": "accuracy", "keras_score": accuracy[0], "file_score": accuracy[1]}
+
+
+def compare_served(task: Seq2Seq, served: ServedRows, examples: Examples) -> dict:
+    """What `verify` tells of a SavedModel that writes: it computes what Keras does, so its texts must be the same.
+
+    Args:
+        task: The task.
+        served: Its SavedModel.
+        examples: Sources of one text.
+    """
+    texts = [text for given in examples.inputs for (text,) in as_row(given)]
+    parts = [served.answers(texts[start : start + 32])["written_ids"] for start in range(0, len(texts), 32)]
+    ours, theirs = expect_greedily(task, texts)["written_ids"].numpy(), np.concatenate(parts)
+    is_text = (ours != task.tokenizer.pad_id) | (theirs != task.tokenizer.pad_id)
+    share = float(np.mean((ours == theirs)[is_text])) if is_text.any() else 1.0
+    return {
+        "max_error": 1 - share,
+        "relative_error": 1 - share,
+        "agreement": share,
+        "same_texts": float(np.mean(np.all(ours == theirs, axis=1))),
+        "tokens_differ": 0,
+        **dict.fromkeys(("metric", "keras_score", "file_score")),
+    }
 
 
 def _task_reader(task, length):
