@@ -46,15 +46,17 @@ class Costs:
     def of_model(self, candidate: Candidate) -> float:
         """Seconds to make the candidate's model."""
         plan = candidate.model
-        work = 0.0 if self.asked else self.tokens * work_of(self.teacher)
+        tokens = self.tokens * (1 + plan.copies)
+        work = 0.0 if self.asked and not plan.copies else tokens * work_of(self.teacher)
         if plan.layers is not None:
             work += (
                 min(1.0, 1024 / max(1, self.examples)) * self.tokens * work_of(self.teacher) * self.teacher.num_layers
             )
         if plan.training is not None:
             recipe = plan.training
-            epochs = max(recipe.epochs, (recipe.steps or 0) * recipe.batch_size / max(1, self.examples))
-            work += _TRAINING_PASSES * epochs * self.tokens * work_of(self.config_of(candidate))
+            examples = max(1, self.examples * (1 + plan.copies))
+            epochs = max(recipe.epochs, (recipe.steps or 0) * recipe.batch_size / examples)
+            work += _TRAINING_PASSES * epochs * tokens * work_of(self.config_of(candidate))
         return work * self.seconds_per_work
 
     def of_file(self, candidate: Candidate) -> float:

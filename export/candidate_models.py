@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import export
+from export.app_examples import Examples
 from export.candidates import ModelPlan
 from export.deployment_data import DeploymentData
+from keras_bert.tasks.augmentation import NearestWords, augment
+from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.saved_tasks import load_task
 from keras_bert.tasks.task import Task
 from keras_bert.weight_copying import copy_weights
@@ -53,6 +56,7 @@ class ModelMaker:
         self.teacher, self.data, self.teacher_score = teacher, data, teacher_score
         self.train, self.validation = data.train, data.validation
         self.directory, self.verbose = directory, verbose
+        self._augmented: dict[int, Examples] = {}
         self._last: tuple[str, BuiltModel] | None = None  # of several files in a row, most share a model
 
     def is_made(self, plan: ModelPlan) -> bool:
@@ -101,7 +105,7 @@ class ModelMaker:
         """The teacher with fewer tokens, blocks and numbers; gives the task and what was done."""
         task, notes = self.teacher, []
         if plan.trim is not None:
-            texts, others = (flat_texts(part.inputs) for part in (self.train, self.validation))
+            texts, others = (flat_texts(part) for part in (self._texts(plan).inputs, self.validation.inputs))
             task, report = export.trim_vocabulary(task, texts, held_out=others, min_count=plan.trim)
             notes.append(str(report))
         if plan.layers is not None:
@@ -116,6 +120,31 @@ class ModelMaker:
 
     # === Training ===
 
+    def _texts(self, plan):
+        """The training data, with copies where the plan asks for them."""
+        if not plan.copies:
+            return self.train
+        if plan.copies not in self._augmented:
+            self._augmented[plan.copies] = self._augment(plan)
+        return self._augmented[plan.copies]
+
+    def _augment(self, plan):
+        rows = self.train.labelled
+        if self.teacher.name != "classification":
+            raise ValueError(f"copies={plan.copies} are for classifiers of texts; this is {self.teacher.name}.")
+        more = augment(
+            rows.texts,
+            rows.pairs if rows.has_pairs else None,
+            proposer=NearestWords(self.teacher.model, self.teacher.tokenizer),
+            seed=self.data.seed,
+            per_text=plan.copies,
+            progress=False,
+        )
+        inputs = more.texts if more.pairs is None else list(zip(more.texts, more.pairs, strict=True))
+        labels = rows.labels
+        spread = [labels[row] for row in more.rows]
+        return Examples(inputs, as_rows(inputs, spread, numeric=self.teacher.kind == "regression"))
+
     def _train(self, plan, task, state):
         """Train a smaller model on what the teacher thinks and on the labels."""
         options = {
@@ -125,11 +154,13 @@ class ModelMaker:
             "directory": state,
             "verbose": self.verbose,
         }
+        if plan.copies:
+            options["label_weight"] = 0.0  # a word more or less may change what a text means
+        rows = self._texts(plan).labelled
         if plan.quantized is None:
-            export.distill(self.teacher, task, self.train.labelled, **options)
+            export.distill(self.teacher, task, rows, **options)
         else:
-            options |= {"teacher": self.teacher, "quantization": plan.quantized}
-            export.train_quantized(task, self.train.labelled, **options)
+            export.train_quantized(task, rows, teacher=self.teacher, quantization=plan.quantized, **options)
         return task
 
 

@@ -22,6 +22,7 @@ SEARCHED = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4")
 
 # Examples that a student sees in all, however few there are: what starts fresh needs more than what starts trained.
 _FRESH, _STARTED = 320_000, 60_000
+_AUGMENTED = 20_000  # up to so many texts, copies with replaced words are worth their teacher's time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,8 @@ class ModelPlan:
         trim: How often a token must occur in the training texts to stay; `None` keeps the vocabulary.
         layers: How many of the teacher's blocks stay, those that are missed least; `None` keeps all.
         sizes: The student's sizes that differ from the teacher's, as pairs of names and numbers.
+        copies: How many copies of each training text, with words replaced by similar ones, are trained on beside it;
+            the teacher says what they mean. For classifiers.
         training: How it is trained, on the teacher's opinion and the labels; `None` leaves it as it is.
         start: Another plan, whose finished model this one begins with, instead of the teacher.
         quantized: The recipe whose rounding it is trained with (quantization-aware).
@@ -48,6 +51,7 @@ class ModelPlan:
     trim: int | None = None
     layers: int | None = None
     sizes: tuple[tuple[str, int], ...] = ()
+    copies: int = 0
     training: TrainingRecipe | None = None
     start: "ModelPlan | None" = None
     quantized: str | None = None
@@ -132,7 +136,7 @@ def list_candidates(
     task,
     *,
     examples: int,
-    row_lengths: Sequence[int],
+    row_lengths: Sequence[int] = (),
     recipes: Sequence[str] | None = None,
     seed: int = 0,
 ) -> tuple[Candidate, ...]:
@@ -141,7 +145,7 @@ def list_candidates(
     Args:
         task: The fine-tuned task.
         examples: How many training examples there are; 0 leaves all out that has to be trained.
-        row_lengths: The tokens of some rows like those that the file will see.
+        row_lengths: The tokens of some rows like those that the file will see: files for several lengths go by them.
         recipes: Names of recipes; `None` takes all but `static_int16x8`.
         seed: Of the training.
 
@@ -195,14 +199,19 @@ def _plans(task, examples, seed):
     for keep in sorted({-(-2 * layers // 3), -(-layers // 2)} - {layers, 0}, reverse=True):
         name = f"{keep} of {layers} blocks"
         plans.append(ModelPlan(name=name, stage="layers", trim=1, layers=keep, training=training))
+    copies = min(20, _AUGMENTED // examples) if task.name == "classification" else 0
     for sizes in student_sizes(task.config):
-        name = f"student {sizes['num_layers']}×{sizes['hidden_dim']}"
         fresh = sizes["hidden_dim"] != task.config.hidden_dim
-        training = _training(
-            "student", examples, _FRESH if fresh else 2 * _STARTED, 5e-4 if fresh else 1e-4, seed, dropout=0.0
-        )
+        total, rate = (_FRESH, 5e-4) if fresh else (2 * _STARTED, 1e-4)
         plans.append(
-            ModelPlan(name=name, stage="distill", trim=1, sizes=tuple(sorted(sizes.items())), training=training)
+            ModelPlan(
+                name=f"student {sizes['num_layers']}×{sizes['hidden_dim']}",
+                stage="distill",
+                trim=1,
+                sizes=tuple(sorted(sizes.items())),
+                copies=copies,
+                training=_training("student", examples * (1 + copies), total, rate, seed),
+            )
         )
     return plans
 
@@ -231,7 +240,7 @@ def student_sizes(config) -> list[dict[str, int]]:
 
 
 def _training(name, examples, total, learning_rate, seed, **changes):
-    """A recipe that passes over the data until `total` examples were seen, 2 to 60 times."""
+    """A recipe that passes over the data until `total` examples were seen, but 2 to 60 times."""
     return TrainingRecipe(
         name=name,
         learning_rate=learning_rate,
@@ -248,7 +257,7 @@ def _quantized_plans(plans, recipes, examples, seed):
     training = _training("quantized", examples, _STARTED // 2, 2e-5, seed)
     return [
         ModelPlan(
-            name=f"{plan.name}, trained for {recipe}",
+            name=f"{plan.name} QAT {find_recipe(recipe).weights}",
             stage="qat",
             start=plan,
             quantized=recipe,

@@ -86,8 +86,8 @@ def deploy(
     search = Search(teacher, data, work, budget=accuracy_budget, time_limit=time_limit, verbose=verbose)
     found = search.run(candidates)
     chosen, is_kept = choose(found.trials, found.teacher_score - accuracy_budget)
-    task = search.models.make(search.plans[chosen.key]).task
-    proof = gather_proof(teacher, task, data, search.file_of(chosen), search.file_of(found.reference))
+    task, file = search.models.make(search.candidates[chosen.key].model).task, search.restore_file(chosen)
+    proof = gather_proof(teacher, task, data, file, search.file_of(found.reference))
     result = Deployment(
         directory=directory,
         chosen=chosen,
@@ -100,7 +100,7 @@ def deploy(
         interval=proof.interval,
         notes=(*notes, *_verdicts(proof.interval, accuracy_budget)),
     )
-    write_deployment(result, task, search.file_of(chosen), data, proof)
+    write_deployment(result, task, file, data, proof)
     return result
 
 

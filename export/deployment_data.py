@@ -71,20 +71,19 @@ class DeploymentData:
         rows = teacher._prepare(self.validation.labelled, None)
         models = [(teacher, teacher._outputs(rows.tokenized), rows), self.file_outputs(task, runtime)]
         groups = split_examples(rows.num_examples, self.seed)
-        theirs, ours = (scores_without(groups, *self._parts(model), data, found) for model, found, data in models)
+        theirs, ours = (self._scores_without(groups, model, found, data) for model, found, data in models)
         if theirs is None or ours is None:
             return None
         before, after = (self._score(model, found, data) for model, found, data in models)
         return score_interval(after - before, ours - theirs, rows.num_examples)
 
-    def _parts(self, task):
-        """How a part of the data is measured, and how it is prepared."""
+    def _scores_without(self, groups, task, outputs, rows):
         labelled = self.validation.labelled
 
         def prepare(numbers):
             return task._prepare(type(labelled)(tuple(labelled[int(i)] for i in numbers), labelled.report), None)
 
-        return lambda outputs, rows: self._score(task, outputs, rows), prepare
+        return scores_without(groups, lambda found, part: self._score(task, found, part), prepare, rows, outputs)
 
     # === Rows ===
 

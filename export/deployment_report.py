@@ -11,11 +11,12 @@ from export.deployment_proof import Proof
 from export.deployment_result import Deployment
 from export.loading_guides import loading_guides
 from export.manifest import versions
-from export.report_pictures import confusion_table, latency_picture, pareto_picture
+from export.report_pictures import confused_pairs, confusion_table, latency_picture, pareto_picture
 from export.report_style import STYLE
 from export.serving_artifact import ServingArtifact
 from keras_bert.tasks.task import Task
 
+_MATRIX = 30  # classes up to which all of them are shown
 _STAGES = {
     "quantize": "the model as it is, in fewer bits",
     "trim": "smaller vocabulary",
@@ -69,7 +70,7 @@ def _top(name, result, data):
     trained = "" if data.train is None else f", trained on {len(data.train.labelled):,}"
     measured = sum(trial.is_measured for trial in result.trials)
     return (
-        f"<h1>{name}: {html.escape(chosen.name)}</h1>"
+        f"<h1>{name}</h1><p>{html.escape(chosen.name)}</p>"
         f'<p class="soft">The smallest within the budget, of {measured} files that were measured; '
         f"{len(data.validation.labelled):,} validation examples{trained}.</p>"
         f'<p class="verdict {kind}">{html.escape(result.verdict)}</p><div class="cards">{boxes}</div>'
@@ -151,13 +152,14 @@ def _mistakes(proof):
     if proof.confusion is None:
         return ""
     labels = proof.confusion.labels
+    words = ": a row for each true class, a column for each answer" if len(labels) <= _MATRIX else ", most often first"
+    draw = confusion_table if len(labels) <= _MATRIX else confused_pairs
     tables = [
-        confusion_table(labels, counts, caption)
+        draw(labels, counts, caption)
         for caption, counts in (("teacher", proof.confusion.teacher), ("model.tflite", proof.confusion.file))
     ]
     return (
-        "<h2>What is taken for what</h2><p>A row for each true class, a column for each answer, on the validation "
-        "data.</p>"
+        f"<h2>What is taken for what</h2><p>On the validation data{words}.</p>"
         f'<div class="tables scroll">{"".join(tables)}</div>'
     )
 
@@ -183,17 +185,16 @@ def _times(result, proof):
 def _audit(proof):
     parity, ops = proof.parity, proof.parity.ops
     partitions = ", ".join(f"{name}: {count}" for name, count in ops.partitions.items())
-    foreign = f"needs {', '.join(ops.custom_ops)}" if ops.custom_ops else "built-in ops alone, which every LiteRT has"
+    foreign = f"Needs {', '.join(ops.custom_ops)}" if ops.custom_ops else "Built-in ops alone, which every LiteRT has"
     counts = "".join(
-        f"<tr><td>{html.escape(name)}</td><td class=number>{count}</td></tr>"
+        f"<span>{html.escape(name)} <b>{count}</b></span>"
         for name, count in sorted(ops.ops.items(), key=lambda pair: -pair[1])
     )
     return (
         f"<h2>What is in the file</h2><p>{foreign}. XNNPACK partitions by signature: {html.escape(partitions)}. "
         f"Of {parity.examples:,} inputs {_percent(parity.agreement)} have the same answer as in the Keras model that "
         f"the file was made from; the largest difference of an output is {parity.max_error:.2g}.</p>"
-        f'<div class="scroll"><table class="rows" style="width:auto"><tr><th>op</th><th class=number>times</th></tr>'
-        f"{counts}</table></div>"
+        f'<div class="ops">{counts}</div>'
     )
 
 

@@ -72,6 +72,7 @@ class Search:
         made = directory / "models"
         self.models = ModelMaker(teacher, data, self.teacher_score, made, verbose=training)
         self.trials: list[Trial] = []
+        self.reference: Trial | None = None
 
     def file_of(self, trial: Trial) -> Path:
         """Where a row's file is kept."""
@@ -79,10 +80,10 @@ class Search:
 
     def run(self, candidates: Sequence[Candidate]) -> Found:
         """Try all candidates; the teacher's float32 file is measured first, whether it is among them or not."""
-        self.reference = self._measured_before(_REFERENCE) or self._try(_REFERENCE)
+        self.reference = self._next(_REFERENCE)
         if not self.reference.is_measured:
             raise RuntimeError(f"The teacher itself cannot be deployed: {self.reference.note}")
-        self.plans = {candidate.key: candidate.model for candidate in candidates}
+        self.candidates = {candidate.key: candidate for candidate in candidates}
         with tqdm(total=len(candidates), unit="file", disable=self.verbose < 1, leave=False) as bar:
             for candidate in candidates:
                 bar.set_description(candidate.model.name)
@@ -94,17 +95,31 @@ class Search:
         return Found(tuple(self.trials), self.reference, self.teacher_score)
 
     def _next(self, candidate):
-        if candidate == _REFERENCE:
-            return self.reference
-        known = self._measured_before(candidate)
+        """The row of a candidate: from the disk, skipped, or tried; what goes wrong is its note."""
+        known = self.reference if candidate == _REFERENCE else None
+        known = known or self._measured_before(candidate)
         if known is not None:
             return known
-        reason = self._reason_to_skip(candidate)
-        return self._try(candidate) if reason is None else Trial.of(candidate, SKIPPED, note=reason)
+        start = time.perf_counter()
+        try:
+            reason = None if candidate == _REFERENCE else self._reason_to_skip(candidate)
+            return self._try(candidate) if reason is None else Trial.of(candidate, SKIPPED, note=reason)
+        except Exception as error:  # one candidate's failure is no reason to lose the others
+            words = f"{type(error).__name__}: {error}".split("\n")[0]
+            return Trial.of(candidate, FAILED, note=words[:300], seconds=time.perf_counter() - start)
+
+    def restore_file(self, trial: Trial) -> Path:
+        """The file of a row; made again where it was dropped, because another row that is gone now had beaten it."""
+        file = self.file_of(trial)
+        if not file.is_file():
+            self._measure(self.candidates[trial.key])
+        return file
 
     def _measured_before(self, candidate):
         trial = Trial.load(self._row_file(candidate))
-        return trial if trial is not None and trial.is_measured else None
+        if trial is None or not trial.is_measured or (candidate == _REFERENCE and not self.file_of(trial).is_file()):
+            return None
+        return trial
 
     @property
     def _reference_file(self):
@@ -122,21 +137,14 @@ class Search:
 
     # === One candidate ===
 
-    def _try(self, candidate) -> Trial:
-        """Make, write and measure a candidate; what goes wrong is its note."""
-        start, made = time.perf_counter(), self.models.is_made(candidate.model)
-        try:
-            numbers = self._measure(candidate)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except Exception as error:  # one candidate's failure is no reason to lose the others
-            words = f"{type(error).__name__}: {error}".split("\n")[0]
-            trial = Trial.of(candidate, FAILED, note=words[:300], seconds=time.perf_counter() - start)
-        else:
-            seconds = time.perf_counter() - start
-            trial = Trial.of(candidate, MEASURED, seconds=seconds, **numbers)
-            model_seconds = 0.0 if made else trial.model_seconds
-            self.costs.learn(candidate, model_seconds, seconds - model_seconds)
+    def _try(self, candidate):
+        """Make, write and measure a candidate, and keep its row."""
+        start, was_made = time.perf_counter(), self.models.is_made(candidate.model)
+        numbers = self._measure(candidate)
+        seconds = time.perf_counter() - start
+        trial = Trial.of(candidate, MEASURED, seconds=seconds, **numbers)
+        model_seconds = 0.0 if was_made else trial.model_seconds
+        self.costs.learn(candidate, model_seconds, seconds - model_seconds)
         trial.save(self._row_file(candidate))
         return trial
 
@@ -145,9 +153,10 @@ class Search:
         place = self.directory / "files" / candidate.key / FILE
         recipe = find_recipe(candidate.recipe)
         data = None if recipe.calibration == "unused" else self.data.calibration
-        artifact = convert(built.task, place, recipe=recipe, lengths=candidate.lengths, calibration=data)
-        runtime = load(place)
-        score = self.data.score_file(built.task, runtime)
+        # The score decides, and not how far outputs are from Keras.
+        options = {"lengths": candidate.lengths, "calibration": data, "check": False}
+        artifact = convert(built.task, place, recipe=recipe, **options)
+        score = self.data.score_file(built.task, load(place))
         teacher, ours = time_beside(self.data, (self.teacher, self._reference_file), (built.task, place))
         return {
             "score": score,
@@ -180,7 +189,7 @@ class Search:
             ):
                 return "it would be as large as without this training, which is within the budget"
             # Twice the budget, for two trainings of one model differ, too.
-            if lost > 2 * self.budget and candidate.model.is_smaller(self.plans[trial.key]):
+            if lost > 2 * self.budget and candidate.model.is_smaller(self.candidates[trial.key].model):
                 return f"{trial.model}, which is larger, loses {100 * lost:.1f} points"
         if self.time_limit is None:
             return None

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from export.trials import Trial, pareto_front
+from export.trials import Trial
 
 _WIDTH, _HEIGHT = 460, 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 18, 44
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 26, 44
 
 
 class _Axes:
@@ -48,9 +48,7 @@ class _Axes:
             parts.append(f'<text class="tick" x="{x:.1f}" y="{bottom + 16}" text-anchor="middle">{value:g}</text>')
         middle = (_LEFT + right) / 2
         parts.append(f'<text class="name" x="{middle}" y="{_HEIGHT - 6}" text-anchor="middle">{x_name}</text>')
-        parts.append(
-            f'<text class="name" x="{_LEFT - 8}" y="{_TOP - 6}" text-anchor="end">{html.escape(y_name)}</text>'
-        )
+        parts.append(f'<text class="name" x="2" y="{_TOP - 8}">{html.escape(y_name)}</text>')
         return parts
 
 
@@ -96,8 +94,10 @@ def pareto_picture(
     for score, kind, words in ((teacher_score, "teacher", "teacher"), (least, "budget", "budget")):
         y = axes.y(score)
         parts.append(f'<line class="{kind}" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        place = y - 4 if kind == "teacher" else y + 12
-        parts.append(f'<text class="{kind}-name" x="{_LEFT + 4}" y="{place:.1f}">{words}</text>')
+        place = f'x="{_LEFT + 4}" y="{y - 4:.1f}"'
+        if kind == "budget":
+            place = f'x="{_WIDTH - _RIGHT - 4}" y="{y + 12:.1f}" text-anchor="end"'
+        parts.append(f'<text class="{kind}-name" {place}>{words}</text>')
     parts += _front_line(axes, measured, of)
     for trial in sorted(measured, key=lambda trial: trial.key == chosen.key):
         parts.append(_dot(axes, trial, of(trial), trial.key == chosen.key))
@@ -164,6 +164,18 @@ def confusion_table(labels: Sequence[str], counts: np.ndarray, caption: str) -> 
     return f'<table class="confusion{size}"><caption>{html.escape(caption)}</caption>{"".join(lines)}</table>'
 
 
+def confused_pairs(labels: Sequence[str], counts: np.ndarray, caption: str, *, top: int = 15) -> str:
+    """Where there are too many classes for a matrix: what is taken for what most often."""
+    wrong = counts * (1 - np.eye(len(labels), dtype=int))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:top]
+    lines = ["<tr><th>is</th><th>taken for</th><th class=number>times</th></tr>"]
+    for row, column in (np.unravel_index(place, wrong.shape) for place in order):
+        if wrong[row, column]:
+            names = (html.escape(labels[row]), html.escape(labels[column]))
+            lines.append(f"<tr><td>{names[0]}</td><td>{names[1]}</td><td class=number>{wrong[row, column]}</td></tr>")
+    return f'<table class="rows short"><caption>{html.escape(caption)}</caption>{"".join(lines)}</table>'
+
+
 # === Ticks ===
 
 
@@ -184,8 +196,3 @@ def _log_ticks(values):
 
 def _share(value):
     return f"{100 * value:.1f}%" if value else "0"
-
-
-def front_keys(trials: Sequence[Trial]) -> set[str]:
-    """The keys of the rows on the front."""
-    return {trial.key for trial in pareto_front(trials)}

@@ -52,14 +52,16 @@ i.quantize { background: var(--quantize); } i.trim { background: var(--trim); } 
 i.distill { background: var(--distill); } i.qat { background: var(--qat); }
 .front-mark { color: var(--accent); font-weight: 600; }
 .tables { display: flex; flex-wrap: wrap; gap: 28px 40px; align-items: flex-start; }
-.confusion caption { text-align: left; font-weight: 600; padding-bottom: 6px; }
+.rows.short { width: auto; } caption { text-align: left; font-weight: 600; padding-bottom: 6px; }
 .confusion th { font-weight: 500; color: var(--soft); padding: 2px 8px; text-align: right; white-space: nowrap; }
 .confusion td { min-width: 44px; height: 34px; text-align: center; border: 1px solid var(--paper);
   background: rgba(var(--heat), calc(0.06 + 0.94 * var(--share))); }
 .confusion td.dark { color: var(--paper); }
 .confusion.many { font-size: 11px; } .confusion.many td { min-width: 24px; height: 22px; padding: 0 2px; }
-.confusion.many tr:first-child th { height: 110px; vertical-align: bottom; padding: 0 0 4px; }
+.confusion.many tr:first-child th { vertical-align: bottom; padding: 0 0 4px; }
 .confusion.many tr:first-child span { writing-mode: vertical-rl; transform: rotate(180deg); }
+.ops { display: flex; flex-wrap: wrap; gap: 6px; font-size: 12.5px; }
+.ops span { background: var(--wash); border: 1px solid var(--line); border-radius: 6px; padding: 2px 9px; }
 pre { background: var(--wash); border: 1px solid var(--line); border-radius: 8px; padding: 12px 14px; overflow-x: auto;
   font: 13px/1.5 ui-monospace, "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", monospace; margin: 6px 0 16px; }
 h3 { font-size: 15px; margin: 16px 0 4px; }

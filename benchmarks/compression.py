@@ -1,0 +1,255 @@
+"""SST-2: a MiniLM teacher against a student of a few megabytes, files against files.
+
+    python benchmarks/compression.py --data DIR --teacher DIR --work DIR                 # about 90 minutes on one core
+    python benchmarks/compression.py --data DIR --teacher DIR --work DIR --without-teacher   # … and 40 more
+
+The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
+the student has a trimmed vocabulary and three narrow blocks, and learns in two stages: the teacher's last hidden states
+on the training phrases and some mixed sentences, then its logits on all of them. SST-2's training texts are phrases of
+some 9 words, its dev texts sentences of 19, so sentences are mixed from the training set: a phrase inside of a sentence
+gives way to another of about its length, or two phrases are joined; the teacher says what they mean. DIR of `--data`
+holds `glue/`. Files are measured on the dev set through LiteRT: accuracy, size, and the time of every dev text with its
+own length, batch 1, one thread, all files in turn in one process without TensorFlow.
+
+Everything that is finished stays in `--work`: killed and started again, it goes on. `--without-teacher` also trains the
+same student on the labels alone, for as many steps.
+"""
+
+import argparse
+import json
+import os
+import time
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+
+import export
+import keras_bert
+from export.distillation_losses import Hidden, Logits
+from export.stream_latency import time_stream
+from keras_bert.tasks.glue import read_glue
+from keras_bert.tasks.inputs import as_rows
+from keras_bert.tasks.saved_tasks import load_task
+
+BARS = {"smaller": 25.0, "faster": 12.0, "accuracy": 0.975}
+JOINTS = (" , ", " and ", " but ", " -- ", " ; ")
+FILES = (
+    ("dynamic_int8", "dynamic"),
+    ("dynamic_int8", (16, 32, 64)),
+    ("weight_int4", "dynamic"),
+    ("weight_int4", (16, 32, 64)),
+)
+
+
+# === Texts ===
+
+
+def mix_sentences(phrases: list[str], count: int, seed: int) -> list[str]:
+    """New sentences from phrases: parts of long ones replaced by others of about their length, and phrases joined."""
+    random = np.random.default_rng(seed)
+    words = [tuple(phrase.split()) for phrase in dict.fromkeys(phrases)]
+    by_length: dict[int, list] = {}
+    for phrase in words:
+        by_length.setdefault(len(phrase), []).append(phrase)
+    known, longest = set(words), max(by_length)
+    long = [phrase for phrase in words if len(phrase) >= 8] or words
+    found: dict[str, None] = {}
+    while len(found) < count:
+        if random.random() < 0.2:
+            parts = [" ".join(words[random.integers(len(words))]) for _ in range(2)]
+            found[parts[0] + JOINTS[random.integers(len(JOINTS))] + parts[1]] = None
+            continue
+        sentence = long[random.integers(len(long))]
+        for _ in range(random.integers(1, 4)):
+            sentence = _swap(sentence, known, by_length, longest, random)
+        found[" ".join(sentence)] = None
+    return list(found)
+
+
+def _swap(sentence, known, by_length, longest, random):
+    """The sentence with one of the phrases in it replaced."""
+    spans = [
+        (start, end)
+        for start in range(len(sentence))
+        for end in range(start + 1, min(start + 9, len(sentence) + 1))
+        if sentence[start:end] in known and end - start < len(sentence)
+    ]
+    if not spans:
+        return sentence
+    start, end = spans[random.integers(len(spans))]
+    length = min(longest, max(1, end - start + int(random.integers(-1, 2))))
+    others = by_length.get(length) or by_length[end - start]
+    return (*sentence[:start], *others[random.integers(len(others))], *sentence[end:])
+
+
+# === The student ===
+
+
+def train_student(arguments, teacher, train, dev):
+    """The student; from the disk where it was trained before."""
+    place = arguments.work / "student"
+    if (place / "config.json").is_file():
+        return load_task(place)
+    texts = train.texts
+    mixed = mix_sentences(texts, arguments.sentences, arguments.seed)
+    print(f"{len(texts):,} training texts, {len(mixed):,} mixed sentences, e.g.", *mixed[:3], sep="\n  ", flush=True)
+    student = new_student(arguments, teacher, texts)
+    some = texts + mixed[: arguments.hidden_sentences]
+    stages = (
+        ("states", some, [Hidden(), Logits()], arguments.learning_rate, arguments.hidden_epochs),
+        ("logits", texts + mixed, [Logits()], arguments.learning_rate / 2, arguments.epochs),
+    )
+    for name, texts, losses, rate, epochs in stages:
+        if not epochs:
+            continue
+        start = time.perf_counter()
+        report = export.distill(
+            teacher,
+            student,
+            as_rows(texts, [teacher.labels[place % 2] for place in range(len(texts))]),  # labels that count nothing
+            losses=losses,
+            label_weight=0.0,
+            validation_data=dev,
+            recipe=recipe(arguments, rate, epochs),
+            cache=arguments.work / "teacher",
+            directory=arguments.work / f"state-{name}",
+            verbose=2,
+        )
+        print(f"{name}: {report.best.score:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
+    student.save(place)
+    return student
+
+
+def train_alone(arguments, teacher, train, dev):
+    """The same student on the labels alone, for as many steps as the last stage has."""
+    place = arguments.work / "alone"
+    if (place / "config.json").is_file():
+        return load_task(place)
+    student = new_student(arguments, teacher, train.texts)
+    passes = arguments.epochs * (1 + arguments.sentences / len(train)) + arguments.hidden_epochs
+    plan = recipe(arguments, arguments.learning_rate / 2, passes, dropout=None)
+    report = student.fit(train, validation_data=dev, recipe=plan, directory=arguments.work / "state-alone", verbose=2)
+    print(f"without a teacher: {report.best.score:.4f}", flush=True)
+    student.save(place)
+    return student
+
+
+def new_student(arguments, teacher, texts):
+    trimmed, report = export.trim_vocabulary(teacher, texts)
+    print(report)
+    sizes = {"num_layers": arguments.layers, "hidden_dim": arguments.width, "intermediate_dim": arguments.inner}
+    sizes |= {"num_heads": arguments.heads, "embedding_dim": arguments.embedding}
+    return export.make_student(trimmed, seed=arguments.seed, **sizes)
+
+
+def recipe(arguments, rate, epochs, dropout=0.0):
+    return keras_bert.Recipe(
+        name="compression",
+        learning_rate=rate,
+        epochs=epochs,
+        batch_size=arguments.batch,
+        dropout=dropout,
+        attention_dropout=dropout,
+        evaluations=max(1, round(2 * epochs)),
+        patience=None,
+        seeds=(arguments.seed,),
+    )
+
+
+# === Files ===
+
+
+def write_files(arguments, teacher, student, train):
+    """The teacher's file first."""
+    written = [("teacher", teacher, "float32", "dynamic")]
+    written += [("student", student, stored, lengths) for stored, lengths in FILES]
+    found = []
+    texts = [train.texts[index] for index in np.random.default_rng(0).permutation(len(train))[:256]]
+    for name, task, stored, lengths in written:
+        words = "any" if lengths == "dynamic" else "-".join(map(str, lengths))
+        path = arguments.work / f"{name}-{stored}-{words}.tflite"
+        if not path.is_file():
+            data = texts if stored == "weight_int4" else None
+            export.convert(task, path, recipe=stored, lengths=lengths, calibration=data, check=False)
+        found.append((f"{name} {stored}, {'any length' if words == 'any' else words}", path))
+    return found
+
+
+def measure(files, dev, rounds):
+    """Accuracy of each file on the dev set, and the times of its texts, in turn."""
+    accuracies, lengths = [], []
+    for _, path in files:
+        runtime = export.load(path)
+        answers = runtime(dev.texts)
+        accuracies.append(np.mean([row[0].name == label for row, label in zip(answers, dev.labels, strict=True)]))
+        lengths.append(np.minimum(runtime.reader.prepare(dev.texts).tokenized.lengths, runtime.longest))
+    times = time_stream([path for _, path in files], lengths, rounds=rounds)
+    return accuracies, times
+
+
+def print_table(files, accuracies, times, work):
+    base = files[0][1].stat().st_size, times[0].mean, accuracies[0]
+    print("\n| file | MB | smaller | ms | faster | accuracy | of the teacher's |\n|---|---|---|---|---|---|---|")
+    for (name, path), accuracy, latency in zip(files, accuracies, times, strict=True):
+        size = path.stat().st_size
+        row = {"smaller": base[0] / size, "faster": base[1] / latency.mean, "accuracy": accuracy / base[2]}
+        held = (
+            ""
+            if path == files[0][1]
+            else "  "
+            + ", ".join(f"{bar} {'holds' if row[bar] >= least else 'misses'} {least:g}" for bar, least in BARS.items())
+        )
+        print(
+            f"| {name} | {size / 1e6:.2f} | {row['smaller']:.1f}× | {latency.mean:.3f} | {row['faster']:.1f}× "
+            f"| {100 * accuracy:.2f} | {100 * row['accuracy']:.1f} % |{held}",
+            flush=True,
+        )
+        numbers = {"file": name, "bytes": size, "ms": latency.mean, "accuracy_on_dev": accuracy, **row}
+        with (work / "results.jsonl").open("a", encoding="utf-8") as file:
+            file.write(
+                json.dumps({name: round(v, 5) if isinstance(v, float) else v for name, v in numbers.items()}) + "\n"
+            )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="holds glue/")
+    parser.add_argument("--teacher", type=Path, required=True, help="a task that was fine-tuned on SST-2")
+    parser.add_argument("--work", type=Path, default=Path("compression"), help="where everything is kept")
+    parser.add_argument("--sentences", type=int, default=200_000, help="how many to mix")
+    parser.add_argument("--hidden-sentences", type=int, default=30_000, help="of them, for the first stage")
+    parser.add_argument("--hidden-epochs", type=float, default=4)
+    parser.add_argument("--epochs", type=float, default=2)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--inner", type=int, default=384)
+    parser.add_argument("--heads", type=int, default=3)
+    parser.add_argument("--embedding", type=int, default=192)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each dev text is timed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--without-teacher", action="store_true", help="train the same student on the labels, too")
+    parser.add_argument(
+        "--smoke", type=int, metavar="TEXTS", help="so many training and dev texts, to see that it runs"
+    )
+    arguments = parser.parse_args()
+    keras_bert.keep_freed_memory()
+
+    teacher = load_task(arguments.teacher)
+    train, dev = (read_glue("SST-2", arguments.data / "glue", split) for split in ("train", "dev"))
+    if arguments.smoke:
+        train, dev = (type(rows)(rows.examples[: arguments.smoke], rows.report) for rows in (train, dev))
+    student = train_student(arguments, teacher, train, dev)
+    files = write_files(arguments, teacher, student, train)
+    print_table(files, *measure(files, dev, arguments.rounds), arguments.work)
+    if arguments.without_teacher:
+        alone = train_alone(arguments, teacher, train, dev)
+        scores = [task.evaluate(dev).accuracy for task in (student, alone)]
+        print(f"\nin Keras: distilled {scores[0]:.4f}, without a teacher {scores[1]:.4f}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
