@@ -14,6 +14,7 @@ MODEL_TESTS = (
     "test_heads.py",
     "test_serialization.py",
     "test_row_packing.py",
+    "test_cached_decoder.py",
     "test_sampled_softmax.py",
 )
 

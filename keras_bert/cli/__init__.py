@@ -29,6 +29,7 @@ COMMANDS = (
     "pretrain",
     "finetune",
     "predict",
+    "generate",
     "evaluate",
     "completion",
 )

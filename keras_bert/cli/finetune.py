@@ -22,7 +22,8 @@ def add(commands) -> None:
     command.add_argument(
         "data",
         metavar="DATA",
-        help="labelled texts: .tsv, .csv, .jsonl; CoNLL, SQuAD's and SemEval's files for their tasks",
+        help="labelled texts: .tsv, .csv, .jsonl; CoNLL, SQuAD's and SemEval's files for their tasks; of seq2seq with "
+        "the columns source and target (--text, --label)",
     )
     command.add_argument("output", type=Path, help="the model directory to write")
     command.add_argument("--model", default="all-MiniLM-L6-v2", help="pretrained weights (default: %(default)s)")
@@ -46,6 +47,8 @@ def add(commands) -> None:
     group.add_argument("--metric", help="what decides on validation data (accuracy, macro_f1, matthews …)")
     group.add_argument("--balanced", action="store_true", help="weigh classes so that each counts the same")
     group.add_argument("--sequence-length", type=int, help="the most tokens (default: 128; for questions 384)")
+    group.add_argument("--target-length", type=int, help="of seq2seq: the most tokens to write (default: 32)")
+    group.add_argument("--label-smoothing", type=float, help="of seq2seq: 0.1 is usual (default: 0)")
     group.add_argument("--windows", action="store_true", help="read longer texts in windows instead of cutting them")
 
 
@@ -59,6 +62,10 @@ def run(arguments) -> dict:
     task = commands.make(arguments, train)
     names = ("learning_rate", "epochs", "steps", "batch_size")
     changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    if arguments.label_smoothing is not None:
+        if arguments.task != "seq2seq":
+            raise ValueError(f"--label-smoothing is for --task seq2seq, not for {arguments.task}; leave it out.")
+        changes["label_smoothing"] = arguments.label_smoothing
     if arguments.seeds:
         changes["seeds"] = tuple(arguments.seeds)
     state = arguments.output / "state"

@@ -213,6 +213,23 @@ def _answer_words(answer):
     return f"{answer['text'] or 'no answer'} ({answer['probability']:.0%})"
 
 
+# === Writing ===
+
+
+def _read_generation(arguments, path, split, kind=None):
+    from keras_bert.tasks.generation_rows import read_generation
+
+    names = {"text": "source", "label": "target"}
+    return read_generation(path, **{names[name]: column for name, column in read_columns(arguments, *names).items()})
+
+
+def _make_writer(arguments, train):
+    from keras_bert.tasks.generation import Seq2Seq
+
+    lengths = {"sequence_length": arguments.sequence_length or 128, "target_length": arguments.target_length}
+    return Seq2Seq.from_pretrained(arguments.model, **lengths)
+
+
 # === All ===
 
 
@@ -242,6 +259,7 @@ TASKS = {
     "relation": TaskCommands(
         _read_relations, _make_relation_classifier, _hold_out_classes, _plain_labels, _label_words
     ),
+    "seq2seq": TaskCommands(_read_generation, _make_writer, _hold_out_tenth, str, str),
     "similarity": TaskCommands(
         sentences.read_pairs,
         sentences.make_embedder,

@@ -120,7 +120,8 @@ class Seq2Seq(Task):
             raise ValueError(f"keeps={keeps!r}: expected 'start' or 'end'.")
         self.target_length, self.keeps = target_length, keeps
         self._smoothing, self._spoilt, self._spoilt_by = 0.0, 0.0, "random"
-        self._token_counts, self._writers = None, (model, {})
+        self._token_counts = None
+        self._writers: tuple[keras.Model, dict] = (model, {})
 
     @classmethod
     def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs) -> "Seq2Seq":
@@ -253,7 +254,7 @@ class Seq2Seq(Task):
             written = self.generate(data.rows.sources, batch_size=batch_size, **decoding)
         return generation_report(
             written,
-            data.rows.targets,
+            [target or "" for target in data.rows.targets],
             lowercase=self.tokenizer.lowercase,
             normalize=self._through_tokenizer,
             loss=score.details["val_loss"],

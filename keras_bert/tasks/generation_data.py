@@ -6,7 +6,7 @@ token as the label of every token from the source's `[SEP]` on. A room of its ow
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from keras_bert.tokenized_texts import FlatTokenizer, TokenizedTexts, TokenLabel
 class GenerationData(PreparedData):
     """Rows to train on, and the examples they came from."""
 
-    rows: GenerationRows | None = None
+    rows: GenerationRows = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def arrange_pairs(tokenizer: FlatTokenizer, rows: GenerationRows, room: Room) ->
     if missing:
         raise ValueError(f"Row {missing[0]} has no target; expected one for every source.")
     first_ids, first_splits, cut_sources = tokenize_sources(tokenizer, rows.sources, room)
-    second_ids, second_splits = tokenizer.tokenize_flat(rows.targets)
+    second_ids, second_splits = tokenizer.tokenize_flat([target or "" for target in rows.targets])
     wanted = np.diff(second_splits)
     kept = np.minimum(wanted, room.target - 1)
     second_ids = np.concatenate(
@@ -81,7 +81,7 @@ def tokenize_sources(
     ids, splits = tokenizer.tokenize_flat([turn for source in turns for turn in source])
     most, kept, cut, place = room.source - 2, [np.zeros(0, np.int32)], 0, 0
     for source in turns:
-        parts = []
+        parts: list = []
         for _ in source:
             parts += [[tokenizer.sep_id], ids[splits[place] : splits[place + 1]]]
             place += 1

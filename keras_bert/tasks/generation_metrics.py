@@ -91,10 +91,13 @@ def generation_report(
     words = [split_words(text) for text in written]
     rouge = rouge_scores(written, wanted)
     equal = [normalize(one) == normalize(other) for one, other in zip(written, wanted, strict=True)]
+    rouge_1, rouge_2, rouge_l = (rouge[name] for name in _ROUGE)
     return GenerationReport(
         len(written),
         bleu_score(written, wanted, lowercase=lowercase),
-        *(rouge[name] for name in _ROUGE),
+        rouge_1,
+        rouge_2,
+        rouge_l,
         sum(equal) / len(equal),
         distinct_share(words, 1),
         distinct_share(words, 2),

@@ -149,7 +149,12 @@ def as_generation_rows(x: Any, y: Any = None, **columns) -> GenerationRows:
     if not x:
         raise ValueError("There are no sources; expected at least one, with its target.")
     records = [NamedRecord("", row, {"pair": pair}) for row, pair in enumerate(zip(x, y, strict=True), 1)]
-    return GenerationRows(*keep_good(records, lambda cells, row: _example(*cells["pair"], row), ("the values",)))
+
+    def example(cells, row):
+        source, target = cells["pair"]
+        return _example(source, target, row)
+
+    return GenerationRows(*keep_good(records, example, ("the values",)))
 
 
 def as_source(source: Any, row: int) -> Source:

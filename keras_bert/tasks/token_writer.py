@@ -50,6 +50,7 @@ class TokenWriter:
             token_ids: `[B, S]`, packed: `[CLS] source [SEP]` and padding.
             padding_mask: `[B, S]`.
         """
+        token_ids, padding_mask = (ops.convert_to_tensor(ids, "int32") for ids in (token_ids, padding_mask))
         source = dict(
             self.reader(
                 {"token_ids": token_ids, "segment_ids": ops.zeros_like(token_ids), "padding_mask": padding_mask}
@@ -140,7 +141,7 @@ class TokenWriter:
             )
         state = self._begin(*(ops.convert_to_tensor(array, "int32") for array in (token_ids, padding_mask)))
         source, written, cache = state
-        for index in range(1, self.decoding.max_length + 1):
+        for index in range(1, self.decoding.most_tokens + 1):
             written, cache = self._go_on(source, written, cache, ops.convert_to_tensor(index, "int32"))
             token = int(ops.convert_to_numpy(written)[0, index])
             if token == self.tokens.end_id:
