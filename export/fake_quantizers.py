@@ -9,6 +9,7 @@ alone: what is rounded, and where, is said in `quantized_training_model.py`. Nee
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from export.model_optimization import load_tfmot
@@ -51,7 +52,7 @@ class Attached:
         self.quantizer, self.weights = quantizer, weights
 
     def __call__(self, inputs):
-        return self.quantizer(inputs, True, self.weights)
+        return self.quantizer(tf.convert_to_tensor(inputs), True, self.weights)
 
     def scale(self) -> tuple[np.ndarray, np.ndarray]:
         """The scale, and the zero point, as they are now."""
@@ -79,7 +80,7 @@ def last_value(bits: int = 8) -> Attached:
 # === Ranges that are learned ===
 
 
-class LearnedRange(_QUANTIZERS.Quantizer):
+class LearnedRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its module is loaded by a function
     """8 bits for values between two numbers that are trained, 0 among them, with LSQ's gradients (Esser et al. 2020).
 
     Args:
@@ -87,28 +88,25 @@ class LearnedRange(_QUANTIZERS.Quantizer):
     """
 
     def __init__(self, low: float, high: float):
-        self.low, self.high = min(float(low), 0.0), max(float(high), 0.0)
+        self.ends = np.array([min(low, 0.0), max(high, 0.0)], "float32")
 
     def build(self, tensor_shape, name, layer):
-        return {end: layer.add_weight(f"{name}_{end}", initializer="zeros", trainable=True) for end in ("low", "high")}
+        return {"range": layer.add_weight(f"{name}_range", shape=(2,), initializer="zeros", trainable=True)}
 
-    def scale(self, weights, share=1.0):
-        """Scale and zero point; `share` is how much of their gradients the weights get."""
-        low, high = (
-            _share_gradient(getattr(self, end) * ops.exp(RANGE_RATE * weights[end]), share) for end in ("low", "high")
-        )
+    def scale(self, weights):
+        """Scale and zero point, as they are now."""
+        low, high = ops.unstack(self.ends * ops.exp(RANGE_RATE * weights["range"]))
         scale = ops.maximum(high - low, 1e-8) / (HIGHEST - LOWEST)
-        return scale, ops.clip(_round(LOWEST - low / scale), LOWEST, HIGHEST)
+        return scale, _round(LOWEST - low / scale)  # low is at most 0 and high at least: between the ends by itself
 
     def __call__(self, inputs, training, weights, **kwargs):
-        scale, zero_point = self.scale(weights, _gradient_share(inputs, HIGHEST))
-        return _rounded(inputs, scale, zero_point, LOWEST, HIGHEST)
+        return _rounded(inputs, *self.scale(weights), LOWEST, HIGHEST)
 
     def get_config(self):
-        return {"low": self.low, "high": self.high}
+        return {"low": float(self.ends[0]), "high": float(self.ends[1])}
 
 
-class LearnedScales(_QUANTIZERS.Quantizer):
+class LearnedScales(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its module is loaded by a function
     """Few bits for a matrix `[inputs, outputs]`, with a trained scale for each output.
 
     Args:
@@ -122,14 +120,13 @@ class LearnedScales(_QUANTIZERS.Quantizer):
     def build(self, tensor_shape, name, layer):
         return {"scale": layer.add_weight(f"{name}_scale", shape=self.scales.shape, initializer="zeros")}
 
-    def scale(self, weights, share=1.0):
-        """The scales, and 0: matrices are symmetric."""
-        return _share_gradient(self.scales * ops.exp(RANGE_RATE * weights["scale"]), share), ops.zeros(())
+    def scale(self, weights):
+        """The scales, as they are now, and 0: matrices are symmetric."""
+        return self.scales * ops.exp(RANGE_RATE * weights["scale"]), ops.zeros(())
 
     def __call__(self, inputs, training, weights, **kwargs):
         top = 2 ** (self.bits - 1) - 1
-        scale, zero_point = self.scale(weights, _gradient_share(inputs[:, 0], top))
-        return _rounded(inputs, scale, zero_point, -top, top)
+        return _rounded(inputs, *self.scale(weights), -top, top)
 
     def get_config(self):
         return {"scales": self.scales.tolist(), "bits": self.bits}
@@ -138,32 +135,33 @@ class LearnedScales(_QUANTIZERS.Quantizer):
 # === Ranges of every vector ===
 
 
-class TokenRange(_QUANTIZERS.Quantizer):
+class TokenRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its module is loaded by a function
     """8 bits for each vector `[…, channels]` by its own range: what LiteRT does to the inputs of a dynamic product."""
 
     def build(self, tensor_shape, name, layer):
         return {}
 
     def __call__(self, inputs, training, weights, **kwargs):
-        low = ops.stop_gradient(ops.minimum(ops.min(inputs, axis=-1, keepdims=True), 0.0))
-        high = ops.stop_gradient(ops.maximum(ops.max(inputs, axis=-1, keepdims=True), 0.0))
+        low = ops.minimum(ops.min(inputs, axis=-1, keepdims=True), 0.0)
+        high = ops.maximum(ops.max(inputs, axis=-1, keepdims=True), 0.0)
         scale = ops.where(high > low, (high - low) / (HIGHEST - LOWEST), 1.0)
-        zero_point = ops.round(ops.clip(LOWEST - low / scale, LOWEST, HIGHEST))
-        return _rounded(inputs, scale, zero_point, LOWEST, HIGHEST)
+        zero_point = ops.round(LOWEST - low / scale)
+        integers = ops.clip(ops.round(inputs / scale) + zero_point, LOWEST, HIGHEST)
+        return _straight_through(inputs, (integers - zero_point) * scale)
 
     def get_config(self):
         return {}
 
 
-class RowRange(_QUANTIZERS.Quantizer):
+class RowRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its module is loaded by a function
     """8 bits for each vector `[…, channels]`, symmetric, by its largest value: what a table's rows become."""
 
     def build(self, tensor_shape, name, layer):
         return {}
 
     def __call__(self, inputs, training, weights, **kwargs):
-        largest = ops.stop_gradient(ops.max(ops.abs(inputs), axis=-1, keepdims=True))
-        return _rounded(inputs, ops.maximum(largest, 1e-12) / HIGHEST, 0.0, -HIGHEST, HIGHEST)
+        scale = ops.maximum(ops.max(ops.abs(inputs), axis=-1, keepdims=True), 1e-12) / HIGHEST
+        return _straight_through(inputs, ops.round(inputs / scale) * scale)
 
     def get_config(self):
         return {}
@@ -184,22 +182,44 @@ def of_each_row() -> Attached:
 
 def on_grid(values, step):
     """Values as whole multiples of a step, for the gradient as they are."""
-    return _round(values / step) * step
+    return _straight_through(values, ops.round(values / step) * step)
+
+
+def _straight_through(values, rounded):
+    return values + ops.stop_gradient(rounded - values)
+
+
+@tf.custom_gradient
+def _round(values):
+    return tf.round(values), lambda gradient: gradient
 
 
 def _rounded(values, scale, zero_point, lowest, highest):
-    integers = ops.clip(_round(values / scale) + zero_point, lowest, highest)
-    return (integers - zero_point) * scale
+    """Values as integers from `lowest` to `highest` times a scale; both the values and the scale learn.
 
+    The gradients of the scale are those of LSQ and LSQ+ (Bhalgat et al. 2020), with LSQ's factor: a range that
+    thousands of values share would otherwise outshout the weights in the clipped norm. A scale is one for all values,
+    or one for each of the last dimension.
+    """
 
-def _round(values):
-    return values + ops.stop_gradient(ops.round(values) - values)
+    @tf.custom_gradient
+    def rounded(values, scale, zero_point):
+        places = values / scale
+        integers = tf.clip_by_value(tf.round(places) + zero_point, lowest, highest) - zero_point
 
+        def gradients(upstream):
+            inside = tf.logical_and(places >= lowest - zero_point, places <= highest - zero_point)
+            moved = upstream * tf.where(inside, integers - places, integers)
+            shifted = tf.where(inside, 0.0, -upstream * scale)
+            axis = None if scale.shape.rank == 0 else list(range(values.shape.rank - 1))
+            count = tf.size(values) if axis is None else tf.size(values) // tf.size(scale)
+            share = tf.math.rsqrt(tf.cast(count, "float32") * highest)
+            return (
+                tf.where(inside, upstream, 0.0),
+                tf.reduce_sum(moved, axis) * share,
+                tf.reduce_sum(shifted) * share,
+            )
 
-def _share_gradient(values, share):
-    return values * share + ops.stop_gradient(values * (1 - share))
+        return integers * scale, gradients
 
-
-def _gradient_share(inputs, top):
-    """LSQ's: a range that thousands of values share would otherwise outshout the weights in the clipped norm."""
-    return ops.stop_gradient(ops.cast(1.0, "float32") / ops.sqrt(ops.cast(ops.size(inputs), "float32") * top))
+    return rounded(*(tf.convert_to_tensor(part) for part in (values, scale, zero_point)))

@@ -8,6 +8,7 @@ numbers and the converter reads them: the names stand here alone.
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -115,7 +116,8 @@ def unpack_dynamic(ranges: LearnedRanges, matrix: NamedMatrix, bits: int) -> tup
 
 def static_numbers(ranges: LearnedRanges, name: str) -> StaticNumbers:
     """What was learned for a layer."""
-    arrays, values = ranges.arrays, {}
+    arrays = ranges.arrays
+    values: dict[str, Any] = {}
     for side in ("input", "output"):
         if f"{name}/{side}_scale" not in arrays:
             raise ValueError(f"{ranges.recipe} was learned without {name}; train it again with train_quantized.")

@@ -54,7 +54,7 @@ def name_matrices(file, model: keras.Model) -> Mapping[int, NamedMatrix]:
         for operator in editor.graph.operators:
             values = matrix_of(editor, operator)
             buffer = None if values is None else editor.tensor(int(operator.inputs[1])).buffer
-            if buffer is None or buffer in named:
+            if values is None or buffer is None or buffer in named:
                 continue
             alike = [
                 NamedMatrix(name, own, factor)

@@ -48,7 +48,9 @@ def quantize_matrices(
                 layers = {buffer: unpack_static(learned, named[buffer]) for buffer in buffers}
             else:
                 matrices = products_over_tokens(file, buffers)
-                layers = plan_static(matrices, statistics, activation_bits=8 if rule.activations == "int8" else 16)
+                layers = plan_static(
+                    matrices, statistics or {}, activation_bits=8 if rule.activations == "int8" else 16
+                )
             quantize_static(file, layers)
             quantize_dynamic(file, 8, only=buffers)
         elif rule.activations == "dynamic":

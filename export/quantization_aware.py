@@ -3,12 +3,13 @@
 `train_quantized` fine-tunes any task once more, as `Task.fit` would (recipes, packed rows, resume and all) or, with a
 teacher, as `distill` would; the model that trains and the one that is measured compute with the integers that the file
 will have (`quantized_training_model.py`), beginning where post-training quantization ends (`quantization_plan.py`). The
-result is an ordinary task: its weights are trained, and the ranges that they belong to are kept beside them, in memory
-(`task.quantization`), in its saved directory, and for `convert`. Needs the extra `quantize`.
+result is an ordinary task: its weights are the rounded ones of the file, and the ranges that they belong to are kept
+beside them, in memory (`task.quantization`), in its saved directory, and for `convert`. Needs the extra `quantize`.
 """
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from export.calibration import MAX_ROWS, token_rows
 from export.distillation import distill
 from export.distillation_losses import Logits
 from export.learned_numbers import pack_numbers
+from export.matrix_names import dense_layers
+from export.quantized_tables import SMALLEST_TABLE, row_scales
 from export.recipes import Recipe, find_recipe
 from keras_bert.encoder import encoder_config
 from keras_bert.tasks.task import Task
@@ -67,7 +70,6 @@ def train_quantized(
     quantization = find_recipe(quantization)
     _check(task, quantization)
     from export.quantization_plan import plan_quantization
-    from export.quantized_training_model import learned_numbers
 
     data = task._prepare(x, y, **(columns or {}))
     task._check_training(data)
@@ -88,13 +90,26 @@ def train_quantized(
         report = twin.fit(x, y, **options)
     else:
         report = distill(teacher, twin, x, y, losses=losses, label_weight=label_weight, cache=cache, **options)
-    copy_weights(twin.model, task.model)
-    _round_positions(task.model)
-    # What was learned beside the model: transitions, thresholds.
+    keep_learned(twin, task, quantization)
+    return report
+
+
+def keep_learned(twin: Task, task: Task, quantization: Recipe) -> None:
+    """Give a task what its quantized twin has learned: rounded weights, ranges, and what was learned beside the model.
+
+    Args:
+        twin: From `quantized_task(task, …)`.
+        task: The task itself.
+        quantization: The recipe that it was trained for.
+    """
+    from export.quantized_training_model import learned_numbers, rounded_kernels
+
+    # Transitions of a CRF, thresholds.
     task.__dict__.update({name: value for name, value in twin.__dict__.items() if name != "model"})
     task._last_forward = None
+    copy_weights(twin.model, task.model)
+    _round_weights(task.model, rounded_kernels(twin.model))
     task.quantization = pack_numbers(learned_numbers(twin.model), quantization, task.model)
-    return report
 
 
 def quantized_task(task: Task, plan) -> Task:
@@ -106,7 +121,7 @@ def quantized_task(task: Task, plan) -> Task:
     """
     from export.quantized_training_model import quantize_layers
 
-    kind = type(task)
+    kind: Any = type(task)
     table_size = task.config.vocabulary_size * task.config.table_dim
 
     class Quantized(kind):
@@ -148,14 +163,20 @@ def _sample(tokenized):
     return tokenized.take(rows)
 
 
-def _round_positions(model):
-    """Put the position table on the grid of its int8 rows.
+def _round_weights(model, kernels):
+    """Give a float model the weights that its file will have, so that its answers are the file's but for activations.
 
-    Files for any length keep it as such a table, files for fixed lengths as float constants: so both have the same.
+    Rounding them once more gives the same integers. The position table is a table of int8 rows in files for any length
+    and a float constant in those for fixed lengths: on the grid, it is the same in both.
     """
-    if encoder_config(model).position == "sinusoidal":
-        return
-    table = model.get_layer("embeddings").position
-    values = to_numpy(table)
-    scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / 127
-    table.assign(np.round(values / scale) * scale)
+    layers = dense_layers(model)
+    for name, kernel in kernels.items():
+        layers[name].kernel.assign(kernel)
+    tables = [model.get_layer("token_embedding").embeddings]
+    if encoder_config(model).position != "sinusoidal":
+        tables.append(model.get_layer("embeddings").position)
+    for table in tables:
+        values = to_numpy(table)
+        if values.size >= SMALLEST_TABLE:
+            scales = row_scales(values, 8)
+            table.assign(np.round(values / scales) * scales)

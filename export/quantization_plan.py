@@ -6,17 +6,18 @@ training begins where post-training quantization ends, and mixed precision measu
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import keras
 import numpy as np
 
-from export.learned_numbers import DynamicNumbers, Numbers, StaticNumbers
+from export.learned_numbers import DynamicNumbers, Numbers, StaticNumbers, static_numbers
 from export.matrix_names import dense_layers
 from export.quantized_matrices import bits_of, round_matrix
 from export.quantized_training_model import observe
-from export.recipes import RECIPES, Recipe
+from export.recipes import RECIPES, Recipe, find_recipe
 from export.static_plan import plan_static
+from keras_bert.tasks.task import Task
 from keras_bert.weight_copying import to_numpy
 
 
@@ -59,7 +60,8 @@ def plan_quantization(
         name for name, rule in rules.items() if rule.activations == "int8" and (static_vectors or name not in vectors)
     ]
     static = plan_static({name: weights[name] for name in are_static}, statistics)
-    numbers, kernels = {}, {}
+    numbers: dict[str, Numbers] = {}
+    kernels = {}
     for name, rule in rules.items():
         if name in static:
             layer = static[name]
@@ -73,6 +75,28 @@ def plan_quantization(
             if bits < 8:
                 kernels[name] = _near(weights[name], integers, scales, bits).T
     return QuantizationPlan(numbers, kernels)
+
+
+def learned_plan(task: Task, recipe: Recipe | None = None) -> QuantizationPlan:
+    """The plan that a task was trained with; `quantized_task` of both gives the outputs of the task's file.
+
+    Args:
+        task: A task that `train_quantized` trained.
+        recipe: What for; needed where it was a recipe of one's own.
+    """
+    ranges = task.quantization
+    if ranges is None:
+        raise ValueError(f"This {type(task).__name__} was not trained for quantization; use train_quantized first.")
+    recipe = recipe or replace(find_recipe(ranges.recipe), exceptions=ranges.exceptions)
+    numbers: dict[str, Numbers] = {}
+    for name in dense_layers(task.model):
+        rule = recipe.of_matrix(name)
+        if rule.activations == "int8":
+            numbers[name] = static_numbers(ranges, name)
+        elif rule.activations == "dynamic":
+            scales = ranges.arrays.get(f"{name}/weight_scales")
+            numbers[name] = DynamicNumbers(8 if scales is None else 4, scales)
+    return QuantizationPlan(numbers, {})
 
 
 def check_simulated(recipe: Recipe) -> None:

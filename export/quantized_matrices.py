@@ -70,9 +70,8 @@ def quantize_dynamic(
     for editor in editors(model):
         for operator, index, buffer, weights in _matrices(editor, only):
             if buffer not in stored:
-                known = (learned or {}).get(buffer) or round_matrix(
-                    weights, bits, statistics and statistics.get(buffer)
-                )
+                seen = None if statistics is None else statistics.get(buffer)
+                known = (learned or {}).get(buffer) or round_matrix(weights, bits, seen)
                 stored[buffer] = _store(editor, bits_of(weights, bits), *known)
             dtype, scales, new_buffer = stored[buffer]
             editor.retype(index, dtype, scales, buffer=new_buffer)

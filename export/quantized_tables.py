@@ -14,13 +14,23 @@ SMALLEST_TABLE = 4096  # values; a smaller table is not worth the two more ops
 
 def quantize_tables(model, bits: int) -> None:
     """Rewrite the float tables of a parsed file in place, with 8 or 16 bits."""
-    stored = {}
+    stored: dict = {}
     for editor in editors(model):
-        operators = []
+        operators: list = []
         for operator in editor.graph.operators:
             operators += _rewrite(editor, operator, stored, bits) if editor.is_op(operator, "GATHER") else [operator]
         editor.graph.operators = operators
     drop_unused(model)
+
+
+def row_scales(values: np.ndarray, bits: int) -> np.ndarray:
+    """The scale of each row, `[rows, 1]`: its largest value is the end of the integers.
+
+    Example:
+        >>> row_scales(np.array([[2.0, -254.0]]), 8).tolist()
+        [[2.0]]
+    """
+    return np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / (2 ** (bits - 1) - 1)
 
 
 def _rewrite(editor, operator, stored, bits):
@@ -32,7 +42,7 @@ def _rewrite(editor, operator, stored, bits):
         return [operator]
     before = editor.tensor(table).buffer
     if before not in stored:  # signatures share their tables
-        scale = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / (2 ** (bits - 1) - 1)
+        scale = row_scales(values, bits)
         integers = np.round(values / scale).astype(f"int{bits}")
         stored[before] = (editor.buffer(integers), editor.buffer(scale.astype(np.float32)))
     rows, scales = stored[before]

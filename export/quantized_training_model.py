@@ -56,15 +56,20 @@ class StaticProduct:
         width, units = layer.kernel.shape
         self.divide = _factors(numbers.input_factors, width)
         self.multiply = _factors(numbers.output_factors, units)
+        self.evened = self.divide[:, None] / self.multiply
 
     def __call__(self, inputs, kernel, bias):
-        kernel = kernel * (self.divide[:, None] / self.multiply)
+        kernel = kernel * self.evened
         outputs = ops.matmul(self.input(inputs * (1 / self.divide)), self.matrix(kernel))
         if bias is not None:
             scales = ops.stop_gradient(ops.maximum(ops.max(ops.abs(kernel), axis=0), 1e-12)) / HIGHEST
             step = ops.stop_gradient(self.input.quantizer.scale(self.input.weights)[0]) * scales
             outputs = outputs + on_grid(bias / self.multiply, step)
         return self.output(outputs) * self.multiply
+
+    def rounded(self, kernel):
+        """The kernel that the integers stand for."""
+        return self.matrix(kernel * self.evened) / self.evened
 
     def learned(self) -> StaticNumbers:
         """The numbers as they are now."""
@@ -79,16 +84,41 @@ class DynamicProduct:
         self.input, self.numbers = of_each_token(), numbers
         self.matrix = last_value(8)
         if numbers.bits < 8:
-            self.matrix = attach(LearnedScales(numbers.scales, numbers.bits), layer, "matrix")
+            self.matrix = attach(LearnedScales(np.asarray(numbers.scales), numbers.bits), layer, "matrix")
 
     def __call__(self, inputs, kernel, bias):
-        outputs = ops.matmul(self.input(inputs), self.matrix(kernel))
-        return outputs if bias is None else outputs + bias
+        return float_product(self.input(inputs), self.matrix(kernel), bias)
+
+    def rounded(self, kernel):
+        """The kernel that the integers stand for."""
+        return self.matrix(kernel)
 
     def learned(self) -> DynamicNumbers:
         """The numbers as they are now."""
         scales = None if self.numbers.bits == 8 else self.matrix.scale()[0]
         return DynamicNumbers(self.numbers.bits, scales)
+
+
+class ProductMaker:
+    """The products of a plan: takes the path of a dense layer and the layer, gives its product or `None`."""
+
+    def __init__(self, plan: Mapping[str, Numbers]):
+        self.plan = plan
+        self.inputs: dict[str, Attached] = {}  # of layers that read one tensor, which a file rounds once
+
+    def __call__(self, name: str, layer: keras.layers.Dense):
+        numbers = self.plan.get(name)
+        if isinstance(numbers, StaticNumbers):
+            product = StaticProduct(layer, numbers, self.inputs.get(_source(name)))
+            self.inputs[_source(name)] = product.input
+            return product
+        return None if numbers is None else DynamicProduct(layer, numbers)
+
+
+def float_product(inputs, kernel, bias):
+    """What a dense layer computes by itself."""
+    outputs = ops.matmul(inputs, kernel)
+    return outputs if bias is None else outputs + bias
 
 
 class _Observed:
@@ -98,8 +128,7 @@ class _Observed:
         self.source, self.statistics, self.is_vector = _source(name), None, False
 
     def __call__(self, inputs, kernel, bias):
-        outputs = ops.matmul(inputs, kernel)
-        outputs = outputs if bias is None else outputs + bias
+        outputs = float_product(inputs, kernel, bias)
         self.is_vector = len(inputs.shape) < 3
         before, after = (ops.convert_to_numpy(x).reshape(-1, x.shape[-1]) for x in (inputs, outputs))
         if self.statistics is None:
@@ -131,7 +160,7 @@ def _source(name):
 class QuantizedDense(keras.layers.Dense):
     """A dense layer whose product is computed by a function of inputs, kernel and bias."""
 
-    product: Callable = None
+    product: Any = None
 
     def call(self, inputs, training=None):
         given = [None if part is None else ops.cast(part, "float32") for part in (inputs, self.kernel, self.bias)]
@@ -176,17 +205,7 @@ def quantize_layers(model: keras.Model, plan: Mapping[str, Numbers], *, table_si
         table_size: The values of the whole token table, of which a model in training may have a part: a file keeps
             small tables as floats.
     """
-    inputs: dict[str, Attached] = {}  # of layers that read one tensor, which a file rounds once
-
-    def make(name, layer):
-        numbers = plan.get(name)
-        if isinstance(numbers, StaticNumbers):
-            product = StaticProduct(layer, numbers, inputs.get(_source(name)))
-            inputs[_source(name)] = product.input
-            return product
-        return None if numbers is None else DynamicProduct(layer, numbers)
-
-    exchange(model, make)
+    exchange(model, ProductMaker(plan))
     for layer in model.layers:
         if type(layer) is keras.layers.ReversibleEmbedding and table_size >= SMALLEST_TABLE:
             layer.__class__ = QuantizedTable
@@ -197,6 +216,15 @@ def learned_numbers(model: keras.Model) -> dict[str, Numbers]:
     """The numbers of a model in training, as they are now, by the path of a layer."""
     layers = dense_layers(model).items()
     return {name: layer.product.learned() for name, layer in layers if isinstance(layer, QuantizedDense)}
+
+
+def rounded_kernels(model: keras.Model) -> dict[str, np.ndarray]:
+    """The kernels of a model in training as its file has them, by the path of a layer."""
+    return {
+        name: ops.convert_to_numpy(layer.product.rounded(layer.kernel))
+        for name, layer in dense_layers(model).items()
+        if isinstance(layer, QuantizedDense)
+    }
 
 
 def observe(model: keras.Model, rows: Iterable) -> tuple[dict[str, LayerStatistics], set[str]]:

@@ -71,7 +71,7 @@ class Recipe:
             >>> Recipe("mine", exceptions={"classifier": "float16"}).of_matrix("classifier").name
             'float16'
         """
-        return RECIPES[self.exceptions[name]] if name in self.exceptions else self
+        return self if name is None or name not in self.exceptions else RECIPES[self.exceptions[name]]
 
 
 RECIPES: dict[str, Recipe] = {

@@ -44,7 +44,7 @@ def round_with_data(weights: np.ndarray, bits: int, moments: np.ndarray) -> tupl
         moments: The sum of `x xᵀ` over the inputs, `[inputs, inputs]`.
     """
     top, size = 2 ** (bits - 1) - 1, weights.shape[1]
-    moments = moments + np.eye(size) * max(1e-12, 0.01 * np.mean(np.diag(moments)))
+    moments = moments + np.eye(size) * max(1e-12, 0.01 * float(np.mean(np.diag(moments))))
     _, scale = round_weights(weights, bits, np.diag(moments))
     order = np.argsort(-np.diag(moments))  # the loudest inputs first, while many columns can still make up for them
     rest = weights[:, order].astype(np.float64)
