@@ -4,12 +4,13 @@
     python benchmarks/compression.py --data DIR --teacher DIR --work DIR --without-teacher   # … and 40 more
 
 The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
-the student has a trimmed vocabulary and three narrow blocks, and learns in two stages: the teacher's last hidden states
-on the training phrases and some mixed sentences, then its logits on all of them. SST-2's training texts are phrases of
-some 9 words, its dev texts sentences of 19, so sentences are mixed from the training set: a phrase inside of a sentence
-gives way to another of about its length, or two phrases are joined; the teacher says what they mean. DIR of `--data`
-holds `glue/`. Files are measured on the dev set through LiteRT: accuracy, size, and the time of every dev text with its
-own length, batch 1, one thread, all files in turn in one process without TensorFlow.
+the student has a trimmed vocabulary and two of the teacher's blocks, with a third of their heads and a quarter of their
+neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in two stages: the teacher's last
+hidden states on the training phrases and some mixed sentences, then its logits on all of them. SST-2's training texts
+are phrases of some 9 words, its dev texts sentences of 19, so sentences are mixed from the training set: a phrase
+inside of a sentence gives way to another of about its length, or two phrases are joined; the teacher says what they
+mean. DIR of `--data` holds `glue/`. Files are measured on the dev set through LiteRT: accuracy, size, and the time of
+every dev text with its own length, batch 1, one thread, all files in turn in one process without TensorFlow.
 
 Everything that is finished stays in `--work`: killed and started again, it goes on. `--without-teacher` also trains the
 same student on the labels alone, for as many steps.
@@ -28,7 +29,9 @@ import numpy as np
 import export
 import keras_bert
 from export.distillation_losses import Hidden, Logits
+from export.head_removal import remove_heads, remove_neurons
 from export.stream_latency import time_stream
+from export.students import pick_layers, take_layers
 from keras_bert.tasks.glue import read_glue
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.saved_tasks import load_task
@@ -95,7 +98,7 @@ def train_student(arguments, teacher, train, dev):
     texts = train.texts
     mixed = mix_sentences(texts, arguments.sentences, arguments.seed)
     print(f"{len(texts):,} training texts, {len(mixed):,} mixed sentences, e.g.", *mixed[:3], sep="\n  ", flush=True)
-    student = new_student(arguments, teacher, texts)
+    student = new_student(arguments, teacher, train)
     some = texts + mixed[: arguments.hidden_sentences]
     stages = (
         ("states", some, [Hidden(), Logits()], arguments.learning_rate, arguments.hidden_epochs),
@@ -127,7 +130,7 @@ def train_alone(arguments, teacher, train, dev):
     place = arguments.work / "alone"
     if (place / "config.json").is_file():
         return load_task(place)
-    student = new_student(arguments, teacher, train.texts)
+    student = new_student(arguments, teacher, train)
     passes = arguments.epochs * (1 + arguments.sentences / len(train)) + arguments.hidden_epochs
     plan = recipe(arguments, arguments.learning_rate / 2, passes, dropout=None)
     report = student.fit(train, validation_data=dev, recipe=plan, directory=arguments.work / "state-alone", verbose=2)
@@ -136,12 +139,19 @@ def train_alone(arguments, teacher, train, dev):
     return student
 
 
-def new_student(arguments, teacher, texts):
-    trimmed, report = export.trim_vocabulary(teacher, texts)
+def new_student(arguments, teacher, train):
+    """A student with the words of the training texts: the teacher's blocks cut down, or narrow ones that are fresh."""
+    trimmed, report = export.trim_vocabulary(teacher, train.texts)
     print(report)
-    sizes = {"num_layers": arguments.layers, "hidden_dim": arguments.width, "intermediate_dim": arguments.inner}
-    sizes |= {"num_heads": arguments.heads, "embedding_dim": arguments.embedding}
-    return export.make_student(trimmed, seed=arguments.seed, **sizes)
+    if arguments.student == "narrow":
+        sizes = {"num_layers": 3, "hidden_dim": 192, "intermediate_dim": 384, "num_heads": 3, "embedding_dim": 192}
+        return export.make_student(trimmed, seed=arguments.seed, **sizes)
+    layers = trimmed.config.num_layers
+    smaller = take_layers(trimmed, pick_layers(layers, 2, [layers // 2 - 2, layers - 1]))
+    for remove, keep in ((remove_heads, 4), (remove_neurons, 384)):
+        smaller, report = remove(smaller, train, keep=keep, verbose=False)
+        print(report)
+    return export.make_student(smaller, embedding_dim=160, seed=arguments.seed)
 
 
 def recipe(arguments, rate, epochs, dropout=0.0):
@@ -222,13 +232,9 @@ def main():
     parser.add_argument("--hidden-sentences", type=int, default=30_000, help="of them, for the first stage")
     parser.add_argument("--hidden-epochs", type=float, default=4)
     parser.add_argument("--epochs", type=float, default=2)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--layers", type=int, default=3)
-    parser.add_argument("--width", type=int, default=192)
-    parser.add_argument("--inner", type=int, default=384)
-    parser.add_argument("--heads", type=int, default=3)
-    parser.add_argument("--embedding", type=int, default=192)
+    parser.add_argument("--student", choices=("pruned", "narrow"), default="pruned")
     parser.add_argument("--rounds", type=int, default=5, help="how often each dev text is timed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-teacher", action="store_true", help="train the same student on the labels, too")
