@@ -54,7 +54,7 @@ class WriterSizes:
 
     def step(self, batch: int, vocabulary: int) -> tuple[dict, dict]:
         """What a graph that goes on takes and gives."""
-        takes = dict.fromkeys(("token_ids", "segment_ids", "position_ids"), (batch, 1))
+        takes: dict[str, tuple[int, ...]] = dict.fromkeys(("token_ids", "segment_ids", "position_ids"), (batch, 1))
         takes |= {"source_mask": (batch, self.length), "target_mask": (batch, self.slots)}
         takes |= {**self.caches("source", batch, self.length), **self.caches("target", batch, self.slots)}
         return takes, {"logits": (batch, vocabulary), **self.caches("new", batch, 1)}

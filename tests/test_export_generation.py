@@ -41,7 +41,7 @@ WORDS = [
     "中",
     "文",
 ]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "[unused1]", ""]  # SimBERT has an empty one too
 LENGTHS, TARGET = (12, 24), 8
 TEXTS = [
     "w1 w2 w3",
@@ -56,7 +56,7 @@ TEXTS = [
 def the_task():
     """A writer with random weights that writes texts of several lengths; its table has rows without a token."""
     config = BertConfig(
-        vocabulary_size=len(VOCABULARY) + 3,
+        vocabulary_size=len(VOCABULARY) + 1,
         num_layers=2,
         num_heads=2,
         hidden_dim=32,

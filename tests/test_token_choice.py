@@ -6,6 +6,7 @@ from keras import ops
 
 from keras_bert.decoding.token_choice import TextTokens, TokenChoice, restrict_scores, write_beams, write_stepwise
 from keras_bert.tasks.sampling import Decoding, restrict
+from keras_bert.tokenizer import BertTokenizer
 
 SIZE = 12
 TOKENS = TextTokens(start_id=3, end_id=3, pad_id=0, never=(0, 1, 2, 11), size=SIZE)
@@ -81,6 +82,11 @@ def test_texts_are_those_of_keras_hubs_samplers(choice):
         assert text == without_end(beams[best])
         lengths.add(len(text))
     assert len(lengths) > 1 or choice.get("min_length", 0) > 4  # texts of one length would test little
+
+
+def test_what_is_no_text_is_never_written():
+    tokenizer = BertTokenizer(["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b"])
+    assert TextTokens.of(tokenizer, 10) == TextTokens(4, 4, 0, never=(0, 1, 2, 3, 5, 8, 9), size=10)
 
 
 def test_chance_keeps_to_what_it_may_choose_from():

@@ -38,6 +38,13 @@ class TokenChoice:
     no_repeat_ngram: int = 0
     seed: int | None = None
 
+    @property
+    def most_tokens(self) -> int:
+        """`max_length`, where it must be a number."""
+        if self.max_length is None:
+            raise ValueError("max_length=None: expected the most tokens to write.")
+        return self.max_length
+
     def __post_init__(self):
         for name, least in (("min_length", 0), ("no_repeat_ngram", 0), ("num_beams", 1), ("k", 1), ("max_length", 1)):
             value = getattr(self, name)
@@ -64,8 +71,8 @@ class TextTokens:
         start_id: Where writing begins: the `[SEP]` behind the source.
         end_id: What ends a text: `[SEP]` too.
         pad_id: What stands behind the end.
-        never: The ids that are no text: padding, `[CLS]`, `[MASK]`, the unknown token, and rows of the token table
-            that the vocabulary has no token for.
+        never: The ids that are no text: padding, `[CLS]`, `[MASK]`, the unknown token, what is kept `[unused…]` or
+            empty in a vocabulary, and rows of the token table that it has no token for.
         size: The rows of the token table.
     """
 
@@ -78,8 +85,11 @@ class TextTokens:
     @classmethod
     def of(cls, tokenizer, size: int) -> "TextTokens":
         """Those of a tokenizer, for a model with `size` tokens."""
-        known = set(tokenizer.vocabulary)
-        no_text = [tokenizer.token_to_id(token) for token in ("[PAD]", "[CLS]", "[MASK]") if token in known]
+        no_text = [
+            index
+            for index, token in enumerate(tokenizer.vocabulary)
+            if token in ("[PAD]", "[CLS]", "[MASK]", "") or token.startswith("[unused")
+        ]
         never = {*no_text, tokenizer.unk_id, *range(tokenizer.vocabulary_size, size)} - {tokenizer.sep_id}
         return cls(tokenizer.sep_id, tokenizer.sep_id, tokenizer.pad_id, tuple(sorted(never)), size)
 
@@ -144,9 +154,9 @@ def write_stepwise(
         [2]
     """
     chance = np.random.default_rng(choice.seed)
-    written = np.full((1, 1 + choice.max_length), tokens.pad_id, np.int32)
+    written = np.full((1, 1 + choice.most_tokens), tokens.pad_id, np.int32)
     written[0, 0] = tokens.start_id
-    for index in range(1, choice.max_length + 1):
+    for index in range(1, choice.most_tokens + 1):
         scores = restrict_scores(scores_of(written[:, index - 1]), written, index, tokens, choice)[0]
         token = int(np.argmax(scores)) if choice.sampler == "greedy" else _draw(scores, choice, chance)
         if token == tokens.end_id:
@@ -193,12 +203,12 @@ def write_beams(scores_of: BeamScores, tokens: TextTokens, choice: TokenChoice) 
         choice: How to choose; `max_length` must be a number.
     """
     beams, size = choice.num_beams, tokens.size
-    written = np.full((beams, 1 + choice.max_length), tokens.pad_id, np.int32)
+    written = np.full((beams, 1 + choice.most_tokens), tokens.pad_id, np.int32)
     written[:, 0] = tokens.start_id
     log_probabilities = np.full(beams, NEVER, np.float32)
     log_probabilities[0] = 0.0  # all are the same text so far: one of them counts
     live = np.ones(beams, bool)
-    for index in range(1, choice.max_length + 1):
+    for index in range(1, choice.most_tokens + 1):
         scores = restrict_scores(scores_of(written[:, index - 1], live), written, index, tokens, choice)
         with np.errstate(divide="ignore"):
             totals = np.log(softmax(scores / np.float32(choice.temperature))) + log_probabilities[:, None]
