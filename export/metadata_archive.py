@@ -38,8 +38,7 @@ def read_files(path_or_bytes: str | os.PathLike | bytes, max_bytes: Mapping[str,
         path_or_bytes: The model. Of a path, only the end is read.
         max_bytes: The names of the files, and the most bytes that each may have.
     """
-    is_bytes = isinstance(path_or_bytes, bytes)
-    with io.BytesIO(path_or_bytes) if is_bytes else open(path_or_bytes, "rb") as file:
+    with io.BytesIO(path_or_bytes) if isinstance(path_or_bytes, bytes) else open(path_or_bytes, "rb") as file:
         _check_end(file)
         try:
             with zipfile.ZipFile(file) as archive:

@@ -30,7 +30,8 @@ class RowRunner:
         self._path, self._interpreter = path, open_interpreter(path, num_threads=num_threads)
         if missing := set(metadata.signatures) - set(self._interpreter.get_signature_list()):
             raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have.")
-        self._lengths, self._runners = metadata.signatures, {}
+        self._lengths = metadata.signatures
+        self._runners: dict = {}
         self._outputs, self._token_outputs = reader.outputs, reader.token_outputs
         for key, length in self._lengths.items():
             self._check_signature(path, key, length)

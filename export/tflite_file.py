@@ -221,7 +221,7 @@ def _constant_sizes(model: ModelTable):
         for graph in model.subgraphs
         for tensor in graph.tensors
     }
-    sizes = Counter()
+    sizes: Counter[str] = Counter()
     for index, name in types.items():
         buffer = _at(model.buffers, index, "a tensor of buffer")
         sizes[name] += buffer.number(2, "<Q") if buffer.number(1, "<Q") > 1 else len(buffer.vector(0, item_size=1))

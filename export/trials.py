@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from export.candidates import Candidate, describe_lengths
 from keras_bert.whole_files import write_whole
@@ -47,11 +48,12 @@ class Trial:
     lengths: str
     status: str
     note: str = ""
-    score: float | None = None
-    model_score: float | None = None
-    num_bytes: int | None = None
-    milliseconds: float | None = None
-    teacher_milliseconds: float | None = None
+    # `Any` instead of `float | None`: numbers wherever `is_measured` says so, and nobody asks elsewhere.
+    score: Any = None
+    model_score: Any = None
+    num_bytes: Any = None
+    milliseconds: Any = None
+    teacher_milliseconds: Any = None
     parameters: int | None = None
     seconds: float = 0.0
     model_seconds: float = 0.0

@@ -164,10 +164,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str):
+    if name == "visualize":  # a room whose functions are called by its name: keras_bert.visualize.attention(…)
+        return import_module("keras_bert.visualize")
     if name not in _HOMES:
         raise AttributeError(f"module 'keras_bert' has no attribute {name!r}; it has: {', '.join(__all__)}")
     return getattr(import_module(f"keras_bert.{_HOMES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOMES, "visualize"})

@@ -122,7 +122,7 @@ class MarkedStates(keras.layers.Layer):
 
 
 def bert_model(
-    config: BertConfig,
+    config: BertConfig | None,
     heads: str | Sequence[str] = ("masked_lm", "next_sentence"),
     *,
     num_classes: int | Mapping[str, int] | None = None,
@@ -135,7 +135,7 @@ def bert_model(
     """An encoder with heads: takes `token_ids, segment_ids, padding_mask`, gives logits by name.
 
     Args:
-        config: Sizes of the encoder. Ignored where `encoder` is given.
+        config: Sizes of the encoder; `None` where `encoder` is given.
         heads: One or several of `HEADS`.
         num_classes: Classes of the `classification`, `token_classification` and `relation` heads; by the head's name
             where there are several.
@@ -154,7 +154,10 @@ def bert_model(
     if unknown or not heads:
         raise ValueError(f"heads={heads!r}: expected one or more of {', '.join(HEADS)}.")
     encoder_seed, *seeds = spread_seed(seed, 1 + len(HEADS))
-    encoder = encoder or bert_encoder(config, seed=encoder_seed)
+    if encoder is None:
+        if config is None:
+            raise ValueError("config=None: expected the sizes of an encoder, or encoder=… with one that is there.")
+        encoder = bert_encoder(config, seed=encoder_seed)
     config = encoder_config(encoder)
     rate = config.dropout if classifier_dropout is None else classifier_dropout
     classes = num_classes if isinstance(num_classes, Mapping) else dict.fromkeys(HEADS, num_classes)

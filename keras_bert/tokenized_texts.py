@@ -8,7 +8,7 @@ test holds that.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,13 +19,31 @@ class FlatTokenizer(Protocol):
     `splits` say where each text begins and ends among the ids of all; offsets count characters.
     """
 
-    cls_id: int
-    sep_id: int
-    pad_id: int
-    unk_id: int
+    @property
+    def cls_id(self) -> int:
+        """The id of `[CLS]`."""
+
+    @property
+    def sep_id(self) -> int:
+        """The id of `[SEP]`."""
+
+    @property
+    def pad_id(self) -> int:
+        """The id of `[PAD]`."""
+
+    @property
+    def unk_id(self) -> int:
+        """The id of the unknown token."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many tokens there are."""
 
     def token_to_id(self, token: str) -> int:
         """The id of a token; an error where there is none."""
+
+    def id_to_token(self, index: int) -> str:
+        """The token of an id."""
 
     def tokenize_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Ids of all texts, and splits."""
@@ -161,11 +179,13 @@ class TokenizedTexts:
             >>> tokenized.renumbered(np.array([0, 2, 3, 4, 5])).cls_id
             1
         """
-        special = {name: int(np.searchsorted(ids, getattr(self, name))) for name in ("cls_id", "sep_id", "pad_id")}
-        sides = {"first_ids": np.searchsorted(ids, self.first_ids).astype(np.int32)}
-        if self.has_pairs:
-            sides["second_ids"] = np.searchsorted(ids, self.second_ids).astype(np.int32)
-        return replace(self, **sides, **special)
+        changed: dict[str, Any] = {
+            name: int(np.searchsorted(ids, getattr(self, name))) for name in ("cls_id", "sep_id", "pad_id")
+        }
+        changed["first_ids"] = np.searchsorted(ids, self.first_ids).astype(np.int32)
+        if self.second_ids is not None:
+            changed["second_ids"] = np.searchsorted(ids, self.second_ids).astype(np.int32)
+        return replace(self, **changed)
 
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """All rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`: flat ids, splits, and where each second part begins.
@@ -272,12 +292,14 @@ def tokenize_texts(
         2
     """
     first_ids, first_splits = _tokenize(tokenizer, texts, "texts", batch)
-    second_ids, second_splits = (None, None) if pairs is None else _tokenize(tokenizer, pairs, "pairs", batch)
-    if pairs is not None and len(second_splits) != len(first_splits):
+    second_ids = second_splits = None
+    if pairs is not None:
+        second_ids, second_splits = _tokenize(tokenizer, pairs, "pairs", batch)
+    if second_splits is not None and len(second_splits) != len(first_splits):
         raise ValueError(
             f"texts has {len(first_splits) - 1} texts, pairs {len(second_splits) - 1}; expected as many of both."
         )
-    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
     return TokenizedTexts(first_ids, first_splits, second_ids, second_splits, **special)
 
 
@@ -308,7 +330,7 @@ def tokenize_words(
     begins, sizes = np.asarray(splits)[:-1][chosen], np.diff(splits)[chosen]
     word_splits = _splits([len(words) for words in sentences])
     pieces = _splits(sizes)
-    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
     tokenized = TokenizedTexts(ids[_places(begins, sizes)], pieces[word_splits], **special)
     return tokenized, np.where(sizes > 0, pieces[:-1], -1)
 

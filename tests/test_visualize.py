@@ -72,6 +72,11 @@ def all_views(task, text):
 # === Attention ===
 
 
+def test_the_room_is_found_by_its_name():
+    assert keras_bert.visualize is visualize
+    assert "visualize" in dir(keras_bert)
+
+
 def test_attention_is_the_encoders_own(encoder):
     model, tokenizer = encoder
     view = visualize.attention(model, ("the film", "was good"), tokenizer=tokenizer)

@@ -18,6 +18,8 @@ def run(arguments) -> dict:
     from export.benchmarking import benchmark
 
     lengths = None if arguments.lengths is None else read_lengths(arguments.lengths)
+    if isinstance(lengths, str):
+        raise ValueError(f"--lengths {lengths!r}: expected numbers with commas between.")
     report = benchmark(arguments.file, lengths=lengths, num_threads=arguments.threads, repeats=arguments.repeats)
     if arguments.json:
         return report.to_dict()

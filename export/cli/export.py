@@ -38,7 +38,8 @@ def run(arguments) -> dict:
         raise ValueError(f"--format {unknown[0]!r} is unknown; choose from {', '.join(FORMATS)}.")
     from keras_bert.tasks.saved_tasks import load_task
 
-    task, written = load_task(arguments.model), {}
+    task = load_task(arguments.model)
+    written: dict = {}
     if "tflite" in formats:
         written |= _write_tflite(task, arguments)
     if "saved_model" in formats:

@@ -27,12 +27,12 @@ class CommandReader(Reader):
         sentences = [[word for word, _, _ in words] for _, words in self._locate(inputs)]
         return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts="cut")
 
-    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):
+    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):  # type: ignore[override]  # the task's own options
         logits, tags = outputs["token_logits"], self.settings["tags"]
         check_width("token_logits", logits, tags)
         located, words = self._locate(inputs), logits[data.places]
         slots = read_entities(located, data, words, tags, self._scores, threshold=threshold)
-        intents = ranked_labels(outputs["probabilities"], self.labels, data.owners)
+        intents = ranked_labels(outputs["probabilities"], self.labels or (), data.owners)
         return [
             Command(ranked[0].name, ranked[0].probability, tuple(found))
             for ranked, found in zip(intents, slots, strict=True)

@@ -34,11 +34,11 @@ class EntityReader(Reader):
         long_texts = self.settings.get("long_texts") or "windows"
         return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts=long_texts)
 
-    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):
+    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):  # type: ignore[override]  # the task's own options
         logits = outputs["token_logits"]
-        check_width("token_logits", logits, self.labels)
+        check_width("token_logits", logits, self.labels or ())
         located, words = self._locate(inputs), logits[data.places]
-        return read_entities(located, data, words, self.labels, self._scores, threshold=threshold)
+        return read_entities(located, data, words, self.labels or (), self._scores, threshold=threshold)
 
     def agreement(self, answers, others):
         """The share of texts with the same entities."""

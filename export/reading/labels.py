@@ -37,15 +37,16 @@ class LabelReader(Reader):
         tokenized = tokenize_texts(self.tokenizer, *split_pairs(inputs))
         return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
-    def answers(self, outputs, data, inputs, *, threshold: float = 0.5):
+    def answers(self, outputs, data, inputs, *, threshold: float = 0.5):  # type: ignore[override]  # the task's own options
         if self.kind == "regression":
             return [float(value) for value in mean_by_owner(outputs["class_logits"], data.owners)[:, 0]]
         probabilities = np.asarray(outputs["probabilities"], np.float64)
-        check_width("probabilities", probabilities, self.labels)
+        labels = self.labels or ()
+        check_width("probabilities", probabilities, labels)
         if self.kind == "multi_label":
             probabilities = sigmoid(mean_by_owner(inverse_sigmoid(probabilities), data.owners))
-            return [choose_labels(row, self.labels, threshold=threshold) for row in probabilities]
-        return ranked_labels(probabilities, self.labels, data.owners)
+            return [choose_labels(row, labels, threshold=threshold) for row in probabilities]
+        return ranked_labels(probabilities, labels, data.owners)
 
     def agreement(self, answers, others):
         if self.kind == "regression":

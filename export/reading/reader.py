@@ -65,7 +65,7 @@ class Reader(ABC):
         """Inputs as rows of at most `sequence_length` tokens, and the input that each row is of."""
 
     @abstractmethod
-    def answers(self, outputs: dict[str, np.ndarray], data: PreparedData, inputs: list, **options) -> list:
+    def answers(self, outputs: dict[str, np.ndarray], data: Any, inputs: list, **options) -> list:
         """The answer to each input, from the outputs of its rows.
 
         Args:

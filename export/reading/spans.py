@@ -46,7 +46,7 @@ class SpanReader(Reader):
         longest = {name: self.settings[name] for name in ("max_question_length", "max_answer_length")}
         return prepare_questions(self.tokenizer, questions, **self.reading, **longest)
 
-    def answers(self, outputs, data, inputs, *, n_best: int | None = None):
+    def answers(self, outputs, data, inputs, *, n_best: int | None = None):  # type: ignore[override]  # the task's own options
         logits = in_rows(np.stack([outputs[name] for name in self.outputs], axis=-1), data.tokenized.lengths)
         ends = np.cumsum([len(passage.windows) for passage in data.passages])
         options = {"n_best": 1 if n_best is None else n_best, "max_answer_length": self.settings["max_answer_length"]}

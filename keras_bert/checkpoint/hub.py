@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from keras_bert.checkpoint.files import CheckpointError
-from keras_bert.checkpoint.installed import INSTALLED, find_installed
+from keras_bert.checkpoint.installed import find_installed
 
 _WANTED = [
     *("config.json", "model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
@@ -43,8 +43,8 @@ def find_directory(
             f"{path} is a file; expected a model directory: pass the one that holds it, with its config."
         )
     name = os.fspath(directory_or_name)
-    if name in INSTALLED:
-        return find_installed(name)
+    if (installed := find_installed(name)) is not None:
+        return installed
     if not isinstance(directory_or_name, str) or not _NAME.fullmatch(name):
         raise FileNotFoundError(
             f"There is no directory {name!r}; expected a model directory or a name on the hub such as "

@@ -138,7 +138,8 @@ def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tupl
 
 def write_safetensors(path: Path, arrays: Mapping[str, tuple]) -> None:
     """Write float32 weights one at a time: a header that says where each begins, then their bytes."""
-    header, end = {"__metadata__": {"format": "pt"}}, 0
+    header: dict[str, dict] = {"__metadata__": {"format": "pt"}}
+    end = 0
     for name, (shape, _) in arrays.items():
         begin, end = end, end + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}

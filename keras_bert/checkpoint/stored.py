@@ -39,7 +39,7 @@ class Checkpoint:
     stored: Mapping[str, Stored]
     tied: Mapping[str, str]  # names that must hold the same numbers as another
 
-    def name(self, weight: Weight) -> str | None:
+    def name(self, weight: Weight) -> str:
         """What this checkpoint's format calls a weight."""
         return getattr(weight, self.format)
 

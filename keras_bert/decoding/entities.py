@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_bert.decoding.tags import NEVER, OUTSIDE, continues, split_tag, tag_spans
+from keras_bert.decoding.tags import NEVER, OUTSIDE, continues, split_known_tag, tag_spans
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def span_probabilities(
         return []
     forward, backward, inner = _forward(logits, scores), _backward(logits, scores), scores[:-1, :-1]
     total = _log_sum(forward[-1] + scores[:-1, -1], axis=0)
-    parts = [split_tag(tag) for tag in tags]
+    parts = [split_known_tag(tag) for tag in tags]
     found = []
     for _, begin, end in spans:
         within = path[begin:end]
@@ -209,6 +209,7 @@ def fill_tags(tags: Sequence[str], present: np.ndarray) -> list[str]:
             filled.append(upcoming)
             before, upcoming = upcoming, next(known, OUTSIDE)
         else:
-            kind = split_tag(before)[1]
-            filled.append(f"I-{kind}" if continues(split_tag(before), split_tag(upcoming)) else OUTSIDE)
+            last, kind = split_known_tag(before)
+            goes_on = continues((last, kind), split_known_tag(upcoming))
+            filled.append(f"I-{kind}" if goes_on else OUTSIDE)
     return filled

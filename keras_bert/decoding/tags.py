@@ -39,6 +39,14 @@ def split_tag(tag: str) -> tuple[str, str] | None:
     return (_SAME.get(match[1], match[1]), match[2]) if match else None
 
 
+def split_known_tag(tag: str) -> tuple[str, str]:
+    """As `split_tag`, for what must be a tag; an error where it is none."""
+    parts = split_tag(tag)
+    if parts is None:
+        raise ValueError(f"{tag!r} is no tag; expected O, or B, I, E or S with the kind of the entity, such as B-PER.")
+    return parts
+
+
 def tag_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """The entities that tags name: kind, first word, and the word behind the last.
 
@@ -51,7 +59,7 @@ def tag_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     """
     spans, begin, before = [], None, (OUTSIDE, "")
     for place, tag in enumerate([*tags, OUTSIDE]):
-        part, kind = split_tag(tag)
+        part, kind = split_known_tag(tag)
         goes_on = continues(before, (part, kind))
         if begin is not None and not goes_on:
             spans.append((before[1], begin, place))

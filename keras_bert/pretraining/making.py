@@ -47,7 +47,7 @@ class ShardMaker:
     def make(self, unit: Unit) -> dict[str, Any]:
         """Write the shard of a unit and report on it, ready for JSON."""
         texts, bad_lines = decode_documents(unit.blocks, self.settings.text_field)
-        lent = []
+        lent: list = []
         if self.settings.pairs == "next_sentence" and len(texts) < _ENOUGH_DOCUMENTS:
             lent, _ = decode_documents(unit.neighbours, self.settings.text_field)
         ids, documents, counts = self._tokenize_documents(texts, lent)

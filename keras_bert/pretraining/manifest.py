@@ -128,7 +128,8 @@ def _shorten(value):
 def write_manifest(directory: str, description: dict[str, Any], reports: Iterable[dict[str, Any]]) -> Manifest:
     """Sum up the reports of all shards, in the order of their names, and write the file."""
     reports = sorted(reports, key=lambda report: report["shard"]["file"])
-    counts, bad_lines = Counter(), []
+    counts: Counter[str] = Counter()
+    bad_lines: list = []
     for report in reports:
         counts.update(report["counts"])
         bad_lines += report["bad_lines"]

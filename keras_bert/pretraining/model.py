@@ -75,7 +75,10 @@ def pretraining_model(
         >>> sorted((name, tuple(tensor.shape)) for name, tensor in model.output.items())
         [('mlm_logits', (None, 4, 100)), ('nsp_logits', (None, 2))]
     """
-    encoder = encoder or bert_encoder(config, packed=packed, seed=seed)
+    if encoder is None:
+        if config is None:
+            raise ValueError("config=None: expected the sizes of an encoder, or encoder=… with one that is there.")
+        encoder = bert_encoder(config, packed=packed, seed=seed)
     if isinstance(encoder.get_layer("padding_bias"), PackedBias) != packed:
         raise ValueError(f"The encoder was not made with packed={packed}; make it by bert_encoder(…, packed={packed}).")
     inputs = dict(encoder.input)

@@ -12,7 +12,7 @@ batch, and the others are drawn one from each of many strata of equal weight, he
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import keras
 import numpy as np
@@ -267,7 +267,7 @@ class SampledCrossEntropy(keras.losses.Loss):
 
 
 class _SampledMean(keras.metrics.MeanMetricWrapper):
-    measure = None
+    measure: Callable
 
     def __init__(self, vocabulary_size, *, name, dtype=None):
         super().__init__(type(self).measure, name=name, dtype=dtype, vocabulary_size=vocabulary_size)

@@ -59,7 +59,8 @@ class Unit:
 
 def group_files(paths: list[str], unit_bytes: int) -> list[list[str]]:
     """Put small files together until they make a unit, so that a million of them is no million shards."""
-    groups, size = [[]], 0
+    groups: list[list[str]] = [[]]
+    size = 0
     for path in paths:
         if size >= unit_bytes:
             groups.append([])
@@ -78,8 +79,11 @@ def read_units(groups: list[list[str]], group: int, unit_bytes: int) -> Iterator
         ...
     ```
     """
-    recent, blocks, index, read_bytes = deque(maxlen=_SAMPLES), [], 0, 0
-    neighbours, later = (), None
+    recent: deque[Block] = deque(maxlen=_SAMPLES)
+    blocks: list[Block] = []
+    neighbours: tuple[Block, ...] = ()
+    later: tuple[Block, ...] | None = None
+    index = read_bytes = 0
 
     def close():
         nonlocal later

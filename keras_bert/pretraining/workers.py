@@ -38,7 +38,7 @@ def make_shards(
     context = multiprocessing.get_context("spawn")  # a forked TensorFlow hangs
     arguments = (tokenizer.get_config(), settings, directory)
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=arguments) as pool:
-        pending = deque()
+        pending: deque = deque()
         try:
             for unit in units:
                 pending.append((unit, pool.submit(_make, unit)))

@@ -7,13 +7,17 @@ has files of its own, and an answer belongs to an aspect.
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_bert.decoding.aspects import AspectPolarity, choose_polarities
+from keras_bert.decoding.aspects import choose_polarities
 from keras_bert.tasks.aspect_rows import read_aspects
 from keras_bert.tasks.classification import TextClassifier
 from keras_bert.tasks.inputs import as_rows
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 POLARITIES = ("negative", "neutral", "positive")
 
@@ -54,7 +58,7 @@ class AspectClassifier(TextClassifier):
         labels: Sequence[str] | None = POLARITIES,
         seed: int = 0,
         **kwargs,
-    ) -> "AspectClassifier":
+    ) -> "Self":
         """A classifier on pretrained weights.
 
         Args:
@@ -65,9 +69,9 @@ class AspectClassifier(TextClassifier):
         """
         return super().from_pretrained(directory_or_name, labels=labels, seed=seed, **kwargs)
 
-    def predict(
+    def predict(  # type: ignore[override]  # a polarity has no threshold
         self, texts, *, aspects: Sequence[str] | None = None, batch_size: int = 64
-    ) -> list[AspectPolarity] | list[list[AspectPolarity]]:
+    ) -> Any:
         """What texts say of aspects.
 
         Args:
@@ -82,7 +86,7 @@ class AspectClassifier(TextClassifier):
         if aspects is None:
             pairs = _check_pairs(texts)
             logits = self.logits(pairs, batch_size=batch_size)
-            return choose_polarities(logits, self.labels, [aspect for _, aspect in pairs])
+            return choose_polarities(logits, self.labels or (), [aspect for _, aspect in pairs])
         if isinstance(aspects, str):
             raise TypeError(f"aspects={aspects!r} is one string; expected a list: [{aspects!r}].")
         sentences, aspects = [texts] if isinstance(texts, str) else list(texts), list(aspects)

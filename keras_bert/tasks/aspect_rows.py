@@ -63,8 +63,9 @@ def read_aspects(
     files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
     if not files:
         raise ValueError("there is no file to read; pass at least one path.")
-    kept, dropped = [], []
-    for path in map(os.fspath, files):
+    kept: list = []
+    dropped: list[Dropped] = []
+    for path in [os.fspath(file) for file in files]:
         if path.lower().endswith(".xml"):
             rows = list(_from_xml(path, kind, has_labels=label is not None))
         else:
@@ -80,7 +81,7 @@ def read_aspects(
                 raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
             else:
                 dropped.append(Dropped(found, path, line))
-    report = RowReport(tuple(map(os.fspath, files)), len(kept) + len(dropped), len(kept), tuple(dropped))
+    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
     if not kept:
         raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
     return Rows(tuple(kept), report)

@@ -92,7 +92,7 @@ def augment(
             results += [row.copies(proposals) for row in rows]
             bar.update(len(rows))
     first = 0 if include_originals else 1
-    made = [(row, *copy) for row, copies in enumerate(results) for copy in copies[first:]]
+    made: list[tuple] = [(row, *copy) for row, copies in enumerate(results) for copy in copies[first:]]
     return Augmented(
         texts=[copy[1] for copy in made],
         pairs=None if pairs is None else [copy[2] for copy in made],

@@ -86,7 +86,9 @@ class CalibrationReport:
 # === Measuring ===
 
 
-def expected_calibration_error(probabilities: np.ndarray, labels: Sequence[int], *, bins: int = BINS) -> float:
+def expected_calibration_error(
+    probabilities: np.ndarray, labels: Sequence[int] | np.ndarray, *, bins: int = BINS
+) -> float:
     """The expected calibration error, as the top of this module defines it.
 
     Args:
@@ -120,7 +122,7 @@ def scaled_probabilities(logits: np.ndarray, temperature: float) -> np.ndarray:
     return softmax(np.asarray(logits, dtype=np.float64) / temperature)
 
 
-def fit_temperature(logits: np.ndarray, labels: Sequence[int]) -> float:
+def fit_temperature(logits: np.ndarray, labels: Sequence[int] | np.ndarray) -> float:
     """The temperature with the least negative log-likelihood. It changes no answer, only how sure the model is.
 
     The loss is convex in `1 / temperature`, so there is one minimum to find. Where it lies beyond 0.01 or 100 (every
@@ -146,12 +148,12 @@ def fit_temperature(logits: np.ndarray, labels: Sequence[int]) -> float:
     )
     # The bounded search never quite reaches its bounds.
     ends = {bound: _nll(logits / np.exp(bound), labels) for bound in bounds}
-    best = min(ends, key=ends.get)
+    best = min(ends, key=lambda bound: ends[bound])
     return float(np.exp(best if ends[best] <= found.fun else found.x))
 
 
 def calibration_report(
-    logits: np.ndarray, labels: Sequence[int], *, temperature: float | None = None, bins: int = BINS
+    logits: np.ndarray, labels: Sequence[int] | np.ndarray, *, temperature: float | None = None, bins: int = BINS
 ) -> CalibrationReport:
     """Calibration before and after scaling by a temperature.
 
@@ -177,7 +179,7 @@ def calibration_report(
     return CalibrationReport(len(labels), float(temperature), before, after, tuple(notes))
 
 
-def _checked(values: np.ndarray, labels: Sequence[int], role: str) -> tuple[np.ndarray, np.ndarray]:
+def _checked(values: np.ndarray, labels: Sequence[int] | np.ndarray, role: str) -> tuple[np.ndarray, np.ndarray]:
     values, labels = np.asarray(values, dtype=np.float64), np.asarray(labels)
     if values.ndim != 2 or values.shape[1] < 2 or len(values) == 0 or labels.shape != values.shape[:1]:
         raise ValueError(

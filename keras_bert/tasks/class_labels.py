@@ -5,7 +5,7 @@ needs the same checks.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from keras_bert.tasks.label_statistics import class_weights
 KINDS = ("single_label", "multi_label", "regression")
 
 
+@overload
+def check_labels(labels: Sequence[str] | None, kind: Literal["single_label", "multi_label"]) -> tuple[str, ...]: ...
+@overload
+def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None: ...
 def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None:
     """The names of the classes, or an error that says what is wrong with them."""
     if kind not in KINDS:
@@ -61,6 +65,8 @@ def weigh_classes(
         return None
     if class_weight == "balanced":
         class_weight = class_weights([labels[number] for number in numbers])
+    if isinstance(class_weight, str):
+        raise ValueError(f"class_weight={class_weight!r}: expected 'balanced', or what each class counts, by name.")
     unknown = [name for name in class_weight if name not in labels]
     if unknown:
         raise ValueError(f"class_weight names {unknown}, which are no classes; the classes are {list(labels)}.")

@@ -112,7 +112,7 @@ def _numbers(values: Sequence, names: tuple[str, ...], role: str) -> np.ndarray:
         return _of_names(values, names, role)
     array = np.asarray(values)
     if array.dtype.kind in "UO" and array.ndim == 1 and all(isinstance(value, str) for value in array):
-        return _of_names(array, names, role)
+        return _of_names(array.tolist(), names, role)
     if array.dtype.kind not in "iubf":
         raise ValueError(
             f"{role} must be class names, class numbers or scores, one kind for all; got {_shown(values)}."

@@ -8,7 +8,7 @@ the head, the loss, the measure, and what an answer is.
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -22,6 +22,9 @@ from keras_bert.tasks.metrics import classification_report, multilabel_report, r
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.task import Task
 from keras_bert.training.best_weights import Score
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _OUTPUT = "class_logits"
 
@@ -53,7 +56,7 @@ class TextClassifier(Task):
         super().__init__(model, tokenizer, **kwargs)
         self.kind, self._labels = kind, check_labels(labels, kind)
         classes = model.output[_OUTPUT].shape[-1]
-        expected = 1 if kind == "regression" else len(self._labels)
+        expected = 1 if self._labels is None else len(self._labels)
         if classes != expected:
             raise ValueError(f"The model has {classes} outputs, and there are {expected} labels: {labels}.")
 
@@ -66,7 +69,7 @@ class TextClassifier(Task):
         kind: str = "single_label",
         seed: int = 0,
         **kwargs,
-    ) -> "TextClassifier":
+    ) -> "Self":
         """A classifier on pretrained weights.
 
         Args:
@@ -94,7 +97,7 @@ class TextClassifier(Task):
         return None if self._labels is None else list(self._labels)
 
     @property
-    def default_metric(self) -> str:
+    def default_metric(self) -> str:  # type: ignore[override]  # by the kind
         """What decides on validation data."""
         return {"single_label": "accuracy", "multi_label": "micro_f1", "regression": "spearman"}[self.kind]
 
@@ -119,8 +122,8 @@ class TextClassifier(Task):
         if self.kind == "regression":
             return [float(value) for value in logits[:, 0]]
         if self.kind == "multi_label":
-            return [choose_labels(row, self._labels, threshold=threshold) for row in sigmoid(logits)]
-        return [rank_labels(row, self._labels) for row in logits]
+            return [choose_labels(row, self._labels or (), threshold=threshold) for row in sigmoid(logits)]
+        return [rank_labels(row, self._labels or ()) for row in logits]
 
     def logits(self, texts, *, batch_size: int = 64) -> np.ndarray:
         """The numbers before softmax, `[texts, classes]`; a text in windows has the mean of theirs."""

@@ -40,6 +40,8 @@ class CommandRows(TaggedRows):
         (['set_alarm'], ['time'])
     """
 
+    examples: tuple[CommandExample, ...]
+
     @property
     def intents(self) -> list[str]:
         """The intents that occur, sorted: what `IntentSlots.from_pretrained(intents=…)` takes."""
@@ -81,7 +83,7 @@ def read_commands(
             dropped.append(Dropped(found, os.fspath(path), line))
             if strict:
                 raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
-    report = RowReport(tuple(map(os.fspath, given)), len(kept) + len(dropped), len(kept), tuple(dropped))
+    report = RowReport(tuple(os.fspath(file) for file in given), len(kept) + len(dropped), len(kept), tuple(dropped))
     if not kept:
         raise ValueError(f"no usable command in {', '.join(report.files)}; {report}")
     return CommandRows(tuple(kept), report)

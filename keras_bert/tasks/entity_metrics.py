@@ -120,7 +120,8 @@ def entity_report(tags: Sequence[Sequence[str]], predictions: Sequence[Sequence[
         accuracy=right / max(1, sum(lengths[0])),
         **averages,
         classes=tuple(
-            ClassScores(*asdict(_scores(row)).values(), str(name), int(row["support"])) for name, row in tables.items()
+            ClassScores(**asdict(_scores(row)), name=str(name), support=int(row["support"]))
+            for name, row in tables.items()
         ),
         notes=tuple(notes),
     )

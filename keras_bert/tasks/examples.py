@@ -97,7 +97,7 @@ class Rows(Sequence):
         return any(example.pair is not None for example in self.examples)
 
     @property
-    def inputs(self) -> list[str] | list[tuple[str, str]]:
+    def inputs(self) -> list[str] | list[tuple[str, str | None]]:
         """What `predict` takes: texts, or pairs of texts where there are any."""
         return list(zip(self.texts, self.pairs, strict=True)) if self.has_pairs else self.texts
 

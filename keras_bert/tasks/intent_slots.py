@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -30,6 +30,9 @@ from keras_bert.tasks.tagging import check_tag_count
 from keras_bert.tasks.task import Task, is_pair_of_xy
 from keras_bert.training.best_weights import Score
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 _INTENT, _SLOTS = "class_logits", "token_logits"
 _METRICS = ("sentence_accuracy", "intent_accuracy", "slot_f1")
 
@@ -49,7 +52,7 @@ class CommandData(TaggedData):
     true_tags: tuple[tuple[str, ...], ...] = ()
     unknown: str | None = None
 
-    def first_rows(self, count: int) -> "CommandData":
+    def first_rows(self, count: int) -> "Self":
         """The first `count` commands."""
         rows = super().first_rows(count)
         return replace(rows, intents=self.intents[: rows.num_examples], true_tags=self.true_tags[: rows.num_examples])

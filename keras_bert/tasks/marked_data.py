@@ -16,7 +16,7 @@ from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
 
 Markers = tuple[str, str, str, str]
 
-_UNUSED = tuple(f"[unused{number}]" for number in range(1, 5))
+_UNUSED: Markers = ("[unused1]", "[unused2]", "[unused3]", "[unused4]")
 # Where a vocabulary has no unused tokens, signs that texts seldom have; the rarest first.
 _SIGNS = tuple("¤§¶†‡~^|@#$*+=<>")
 SPECIAL_TOKENS = 6  # [CLS], [SEP] and four markers
@@ -43,7 +43,8 @@ def choose_markers(tokenizer) -> Markers:
             f"{' '.join(_SIGNS)}; expected four of one kind, to mark entities with. Take another model, or add "
             "[unused1] to [unused4] to its vocabulary before it is pretrained."
         )
-    return tuple(found[:4])
+    first, second, third, fourth = found[:4]
+    return first, second, third, fourth
 
 
 def pack_marked(

@@ -8,7 +8,6 @@ and must refuse the same things: a tag that is missing, entities that overlap, a
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 Span = tuple[int, int]
@@ -59,9 +58,9 @@ class MarkedText:
     @property
     def pieces(self) -> tuple[str, str, str, str, str]:
         """What stands before, the entity on the left, what stands between, the one on the right, what stands behind."""
-        left, right = sorted((self.first, self.second))
-        cuts = (0, *left, *right, len(self.text))
-        return tuple(self.text[start:end] for start, end in pairwise(cuts))
+        (a, b), (c, d) = sorted((self.first, self.second))
+        text = self.text
+        return text[:a], text[a:b], text[b:c], text[c:d], text[d:]
 
     @property
     def tagged(self) -> str:

@@ -57,7 +57,7 @@ class ClassScores(Scores):
 class _Report:
     def to_dict(self) -> dict:
         """The report as plain values; what is undefined is None, because JSON has no NaN."""
-        return json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)
+        return json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)

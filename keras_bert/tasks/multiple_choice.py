@@ -182,7 +182,7 @@ class MultipleChoice(Task):
 
     def _read(self, pairs, rows: ChoiceRows):
         tokenized = tokenize_texts(self.tokenizer, *map(list, zip(*pairs, strict=True)))
-        lengths, room = np.diff(tokenized.second_splits), self.sequence_length - 3
+        lengths, room = np.diff(np.asarray(tokenized.second_splits)), self.sequence_length - 3
         if lengths.max() > room:
             raise ValueError(
                 f"The choice {pairs[lengths.argmax()][1][:40]!r} has {lengths.max()} tokens, which is never cut; "

@@ -48,7 +48,8 @@ def read_named(paths: str | os.PathLike | Iterable[str | os.PathLike], *, header
 
 def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[str, ...]:
     """One path or several as strings."""
-    return tuple(map(os.fspath, [paths] if isinstance(paths, str | os.PathLike) else paths))
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return tuple(os.fspath(path) for path in given)
 
 
 def keep_good(records: Iterable[NamedRecord], make, files: tuple[str, ...], *, strict: bool = False):

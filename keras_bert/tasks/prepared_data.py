@@ -5,10 +5,14 @@ a long text, the choices of a question), and whoever measures has to put them to
 """
 
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class PreparedData:
         """How many examples the rows came from."""
         return int(self.owners.max()) + 1 if len(self.owners) else 0
 
-    def first_rows(self, count: int) -> "PreparedData":
+    def first_rows(self, count: int) -> "Self":
         """The first `count` rows, each counting 1; whole groups, and at least one."""
         group = self.texts_per_example
         examples = np.arange(min(max(1, count // group), len(self.tokenized) // group))

@@ -90,7 +90,7 @@ def prepare_questions(
         if answer is not None:
             tokens = find_tokens(passage, answer.start, answer.end)
         targets.append(window_targets(passage, tokens))
-        if tokens is not None:
+        if answer is not None and tokens is not None:
             counts["inside"] += is_inside_pieces(passage, tokens, answer.start, answer.end)
             counts["long"] += tokens[1] - tokens[0] >= max_answer_length
         is_lost = answer is not None and not targets[-1][:, 0].any()
@@ -157,8 +157,10 @@ def make_rows(
         first += [question] * len(windows)
         second += [context.ids[begin : begin + length] for begin, length in windows]
         owners += [number] * len(windows)
-    sides = (*_flat(first), *_flat(second))
-    rows = TokenizedTexts(*sides, cls_id=questions.cls_id, sep_id=questions.sep_id, pad_id=questions.pad_id)
+    special = (questions.cls_id, questions.sep_id, questions.pad_id)
+    first_ids, first_splits = _flat(first)
+    second_ids, second_splits = _flat(second)
+    rows = TokenizedTexts(first_ids, first_splits, second_ids, second_splits, *special)
     return rows, np.array(owners, np.int64), tuple(passages)
 
 

@@ -17,7 +17,7 @@ from keras_bert.tasks.score_tables import noted
 class _Report:
     def to_dict(self) -> dict:
         """The report as plain values, for JSON."""
-        return json.loads(json.dumps(asdict(self)))
+        return json.loads(json.dumps(asdict(self)))  # type: ignore[call-overload]
 
 
 # === Retrieval ===

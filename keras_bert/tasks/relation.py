@@ -10,12 +10,13 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_bert.checkpoint import load_labels
-from keras_bert.decoding import Label, rank_labels
+from keras_bert.decoding import rank_labels
 from keras_bert.heads import bert_model
 from keras_bert.tasks.class_labels import check_labels, check_not_constant, find_class, weigh_classes
 from keras_bert.tasks.marked_data import SPECIAL_TOKENS, choose_markers, pack_marked
@@ -121,11 +122,12 @@ class RelationClassifier(Task):
     @property
     def marker_ids(self) -> tuple[int, int]:
         """The ids of the tokens before the first and the second entity."""
-        return tuple(self.tokenizer.token_to_id(marker) for marker in self.markers[::2])
+        first, _, second, _ = self.markers
+        return self.tokenizer.token_to_id(first), self.tokenizer.token_to_id(second)
 
     # === Answers ===
 
-    def predict(self, texts, *, batch_size: int = 64) -> list[list[Label]] | list[Label]:
+    def predict(self, texts, *, batch_size: int = 64) -> Any:
         """Relations with their probabilities.
 
         Args:

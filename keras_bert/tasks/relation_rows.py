@@ -109,7 +109,7 @@ def read_relations(
     known = None if keys is None else _read_keys(keys)
     allowed = None if allowed_labels is None else frozenset(allowed_labels)
     kept, dropped = [], []
-    for path in map(os.fspath, files):
+    for path in [os.fspath(file) for file in files]:
         if _is_semeval(path, format):
             found = _semeval(path, known, has_labels=label is not None)
         else:
@@ -123,7 +123,7 @@ def read_relations(
             dropped.append(Dropped(example, path, line))
             if strict:
                 raise ValueError(f"{path}, line {line}: {example}; mend it, or pass strict=False to leave it out.")
-    report = RowReport(tuple(map(os.fspath, files)), len(kept) + len(dropped), len(kept), tuple(dropped))
+    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
     if not kept:
         raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
     return RelationRows(tuple(kept), report)

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from keras_bert.tasks.examples import Dropped, Example, LabelValue, RowReport, Rows
 from keras_bert.tasks.label_statistics import LabelSummary, class_weights, describe_labels, stratified_split
@@ -86,7 +87,7 @@ def read_rows(
         raise ValueError("there is no file to read; pass at least one path.")
     kept: list[tuple[str, Example]] = []
     dropped: list[Dropped] = []
-    for path in map(os.fspath, files):
+    for path in [os.fspath(file) for file in files]:
         records = read_records(path, format=format, delimiter=delimiter)
         width, cells_at = None, columns.asked
         if find_format(path, format) in ("tsv", "csv") and columns.with_header(header):
@@ -99,7 +100,7 @@ def read_rows(
                 dropped.append(Dropped(found, path, record.line))
                 _refuse(dropped, strict)
     kept = _of_one_kind(kept, dropped, strict)
-    report = RowReport(tuple(map(os.fspath, files)), len(kept) + len(dropped), len(kept), tuple(dropped))
+    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
     if not kept:
         raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
     return Rows(tuple(example for _, example in kept), report)
@@ -179,10 +180,11 @@ def _example(record: Record, cells_at: tuple, width: int | None, read_label, kee
     if record.problem:
         return record.problem
     # More filled cells than the header names: a text holds the delimiter, and all after it would be read shifted.
-    if width is not None and any(str(cell).strip() for cell in record.cells[width:]):
+    if width is not None and isinstance(record.cells, list) and any(str(cell).strip() for cell in record.cells[width:]):
         return "too many columns"
     try:
-        text, pair, label = (None if column is None else record.cells[column] for column in cells_at)
+        cells: Any = record.cells
+        text, pair, label = (None if column is None else cells[column] for column in cells_at)
     except (IndexError, KeyError, TypeError):
         return _lacking(record, cells_at)
     if not isinstance(text, str) or not (pair is None or isinstance(pair, str)):
@@ -202,7 +204,7 @@ def _example(record: Record, cells_at: tuple, width: int | None, read_label, kee
 def _lacking(record: Record, cells_at: tuple) -> str:
     if isinstance(record.cells, list):
         return "too few columns"
-    lacking = [column for column in cells_at if column is not None and column not in record.cells]
+    lacking = [column for column in cells_at if column is not None and column not in (record.cells or ())]
     return "missing label" if lacking == [cells_at[2]] else f"no key {lacking[0]!r}"
 
 
@@ -243,7 +245,7 @@ class _LabelReader:
         return _word(value)
 
     @staticmethod
-    def _number(value: object) -> tuple[float | None, str | None]:
+    def _number(value: Any) -> tuple[float | None, str | None]:
         try:
             number = float(value)
         except (TypeError, ValueError):

@@ -97,11 +97,12 @@ class SentenceEmbedder(Task):
             kwargs: `score_range`, `long_texts`.
         """
         said = read_sentence_modules(find_directory(directory_or_name), pooling=pooling)
-        chosen = {"pooling": check_pooling(said.pooling or "mean")}
-        chosen["normalize"] = normalize if normalize is not None else said.normalize is not False
-        encoder, tokenizer = _load(said.directory, chosen["pooling"], seed)
+        pooling = check_pooling(said.pooling or "mean")
+        normalize = normalize if normalize is not None else said.normalize is not False
+        encoder, tokenizer = _load(said.directory, pooling, seed)
         length = sequence_length if sequence_length is not None else said.sequence_length
-        return cls(embedding_model(encoder, **chosen), tokenizer, sequence_length=length, **chosen, **kwargs)
+        model = embedding_model(encoder, pooling=pooling, normalize=normalize)
+        return cls(model, tokenizer, pooling=pooling, normalize=normalize, sequence_length=length, **kwargs)
 
     # === Training ===
 

@@ -51,7 +51,7 @@ def read_squad(paths: str | os.PathLike | Iterable[str | os.PathLike], *, strict
     if not files:
         raise ValueError("There is no file to read; pass at least one path.")
     kept, dropped = [], []
-    for path in map(os.fspath, files):
+    for path in [os.fspath(file) for file in files]:
         for place, entry, context in _entries(path):
             try:
                 kept.append(_question(entry, context))
@@ -62,7 +62,7 @@ def read_squad(paths: str | os.PathLike | Iterable[str | os.PathLike], *, strict
                         "reported."
                     ) from None
                 dropped.append(DroppedQuestion(str(error), f"{path}: {place}" if len(files) > 1 else place))
-    questions = _as_sequence(kept, tuple(map(os.fspath, files)), dropped)
+    questions = _as_sequence(kept, tuple(os.fspath(file) for file in files), dropped)
     if not kept:
         raise ValueError(f"No usable question in {', '.join(questions.report.files)}; {questions.report}")
     return questions

@@ -185,7 +185,7 @@ def answer_report(
         raise ValueError(f"threshold={threshold} needs margins to compare with; pass margins=[…].")
     answerable = np.array([len(texts) > 0 for texts in gold])
     given = answers
-    if threshold is not None:
+    if threshold is not None and margins is not None:
         given = ["" if margin > threshold else text for text, margin in zip(answers, margins, strict=True)]
     exact, f1 = _scores(given, gold)
     best = {}

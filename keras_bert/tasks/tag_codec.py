@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from keras_bert.decoding.entities import best_path, fill_tags
-from keras_bert.decoding.tags import OUTSIDE, SCHEMES, split_tag, transition_scores
+from keras_bert.decoding.tags import OUTSIDE, SCHEMES, split_known_tag, split_tag, transition_scores
 from keras_bert.tasks.tag_schemes import convert_tags, entity_kinds
 from keras_bert.tasks.tagged_data import TaggedData
 from keras_bert.tasks.tagged_rows import TaggedExample
@@ -36,7 +36,7 @@ class TagCodec:
         wrong = [tag for tag in self.tags if split_tag(tag) is None]
         if wrong or OUTSIDE not in self.tags:
             raise ValueError(f"labels={list(self.tags)[:12]}: expected tags of words: 'O', 'B-PER', 'I-PER' …")
-        self._classes = {split_tag(tag): index for index, tag in enumerate(self.tags)}
+        self._classes = {split_known_tag(tag): index for index, tag in enumerate(self.tags)}
 
     @property
     def kinds(self) -> list[str]:
@@ -49,7 +49,7 @@ class TagCodec:
 
     def encode(self, example: TaggedExample) -> np.ndarray:
         """The tags of a sentence as classes; an error names a kind that the model does not have."""
-        parts = [split_tag(tag) for tag in convert_tags(example.tags, self.scheme)]
+        parts = [split_known_tag(tag) for tag in convert_tags(example.tags or (), self.scheme)]
         unknown = next((part for part in parts if part not in self._classes), None)
         if unknown is not None:
             raise ValueError(
@@ -65,7 +65,7 @@ class TagCodec:
         kept = []
         for part, places in zip(data.by_sentence(tags), data.by_sentence(data.places), strict=True):
             names = [self.tags[index] for index in part[places >= 0]]
-            kept += [self._classes[split_tag(tag)] for tag in convert_tags(names, self.scheme)]
+            kept += [self._classes[split_known_tag(tag)] for tag in convert_tags(names, self.scheme)]
         return np.array(kept, np.int32)
 
     def decode(self, logits: np.ndarray, data: TaggedData, scores: np.ndarray) -> list[list[str]]:
@@ -78,4 +78,6 @@ class TagCodec:
 
     def true_tags(self, data: TaggedData) -> list[list[str]]:
         """The tags that the data says, in the scheme of the model."""
+        if data.tags is None:
+            raise ValueError("The data has no tags to measure with; expected tags for every word.")
         return [[self.tags[index] for index in part] for part in data.by_sentence(data.tags)]

@@ -7,7 +7,16 @@ and a model has one: entities are what all of them say, so tags are read as span
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from keras_bert.decoding.tags import OUTSIDE, SCHEMES, continues, is_legal, span_tags, split_tag, tag_spans
+from keras_bert.decoding.tags import (
+    OUTSIDE,
+    SCHEMES,
+    continues,
+    is_legal,
+    span_tags,
+    split_known_tag,
+    split_tag,
+    tag_spans,
+)
 
 __all__ = ["SCHEMES", "breaks_scheme", "convert_tags", "describe_broken", "entity_kinds", "find_scheme", "make_tags"]
 
@@ -21,7 +30,7 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
     """
     loose_begin = loose_inside = False
     for tags in sentences:
-        parts = [(OUTSIDE, ""), *map(split_tag, tags)]
+        parts = [(OUTSIDE, ""), *map(split_known_tag, tags)]
         if any(part in "ES" for part, _ in parts):
             return "BIOES"
         for before, now in pairwise(parts):
@@ -77,7 +86,7 @@ def entity_kinds(tags: Iterable[str]) -> list[str]:
         >>> entity_kinds(["O", "B-PER", "I-PER", "B-LOC"])
         ['PER', 'LOC']
     """
-    return list(dict.fromkeys(split_tag(tag)[1] for tag in tags if split_tag(tag)[1]))
+    return list(dict.fromkeys(kind for _, kind in map(split_known_tag, tags) if kind))
 
 
 def make_tags(labels: Sequence[str], scheme: str = "BIO") -> list[str]:

@@ -6,7 +6,8 @@ need the way from one to the other: training puts labels on tokens by it, and an
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from keras_bert.decoding.entities import Entity, find_entities, widest_context
 from keras_bert.decoding.words import split_words
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tokenized_texts import FlatTokenizer, TokenLabels, tokenize_words
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _WORDS_LOOKED_AT = 10_000
 
@@ -29,11 +33,11 @@ class TaggedData(PreparedData):
         tags: The tags of the words, as classes of the model; `None` where they are not known.
     """
 
-    places: np.ndarray | None = None
-    word_splits: np.ndarray | None = None
+    places: np.ndarray = field(kw_only=True)
+    word_splits: np.ndarray = field(kw_only=True)
     tags: np.ndarray | None = None
 
-    def first_rows(self, count: int) -> "TaggedData":
+    def first_rows(self, count: int) -> "Self":
         """The sentences that lie whole in the first `count` rows; the first one at least."""
         sentences = self.num_examples if count >= len(self.owners) else max(1, int(self.owners[count]))
         words = int(self.word_splits[sentences])

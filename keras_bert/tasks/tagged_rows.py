@@ -117,7 +117,7 @@ def read_tagged(
     if not files:
         raise ValueError("there is no file to read; pass at least one path.")
     kept, dropped = [], []
-    for path in map(os.fspath, files):
+    for path in [os.fspath(file) for file in files]:
         kind = _find_format(path, format)
         sentences = _conll(path, text, label) if kind == "conll" else _json(path, kind, text, label, splitting)
         for line, found in sentences:
@@ -127,7 +127,7 @@ def read_tagged(
             dropped.append(Dropped(found, path, line))
             if strict:
                 raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
-    report = RowReport(tuple(map(os.fspath, files)), len(kept) + len(dropped), len(kept), tuple(dropped))
+    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
     if not kept:
         raise ValueError(f"no usable sentence in {', '.join(report.files)}; {report}")
     return TaggedRows(tuple(kept), report)

@@ -236,12 +236,12 @@ class EntityTagger(Task):
     # === What a task adds ===
 
     @property
-    def trains_packed(self) -> bool:
+    def trains_packed(self) -> bool:  # type: ignore[override]  # by the head
         """Several texts share a row where each word is decided on by itself; a CRF's chain must not cross them."""
         return self.head == "softmax"
 
     @property
-    def training_layers(self) -> tuple[str, ...]:
+    def training_layers(self) -> tuple[str, ...]:  # type: ignore[override]  # by the head
         """A CRF is a layer of the model that trains; answers need its transitions alone."""
         return ("crf",) if self.head == "crf" else ()
 

@@ -10,7 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
 import numpy as np
@@ -37,6 +37,9 @@ from keras_bert.training.finetune import FinetuneReport, finetune
 from keras_bert.training.recipes import Recipe, find_recipe
 from keras_bert.training.trained_parts import is_head
 from keras_bert.weight_copying import copy_weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class Task(ABC):
@@ -425,7 +428,7 @@ class Task(ABC):
         write_ranges(directory, self.quantization)
 
     @classmethod
-    def load(cls, directory: str | os.PathLike) -> "Task":
+    def load(cls, directory: str | os.PathLike) -> "Self":
         """Open what `save` wrote."""
         settings = read_settings(directory)
         task = settings.pop("task")

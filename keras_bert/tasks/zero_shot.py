@@ -23,7 +23,10 @@ from keras_bert.tasks.saved_tasks import SETTINGS, read_settings, write_settings
 from keras_bert.tasks.similarity import SentenceEmbedder
 
 TEMPLATE = "This text is about {}."
-METHODS = {"entailment": TextClassifier, "similarity": SentenceEmbedder}
+METHODS: dict[str, type[TextClassifier] | type[SentenceEmbedder]] = {
+    "entailment": TextClassifier,
+    "similarity": SentenceEmbedder,
+}
 _ENTAILMENT = re.compile(r"entail(s|ed|ment)?")
 _CONTRADICTION = re.compile(r"contradict(s|ed|ion)?")
 

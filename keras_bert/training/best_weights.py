@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import keras
+import numpy as np
 from safetensors.numpy import load_file, save_file
 
 from keras_bert.weight_copying import to_numpy
@@ -53,7 +54,10 @@ class KeepBest(keras.callbacks.Callback):
         super().__init__()
         self.measure, self.metric, self.patience = measure, metric, patience
         self.history: list[dict] = []
-        self.best, self._best_weights, self._best_epoch, self._directory = None, None, 0, None
+        self.best: Score | None = None
+        self._best_weights: list[np.ndarray] | None = None
+        self._best_epoch = 0
+        self._directory: Path | None = None
 
     def keep_in(self, directory: str | os.PathLike, epoch: int = 0) -> None:
         """Keep the best weights and the history on disk too, and read what a run that was killed after `epoch` left."""

@@ -128,8 +128,14 @@ def read_examples_through_service(
         records = tf.data.TFRecordDataset(tf.gather(paths, number // parts)).shard(parts, number % parts)
         return records.batch(_PARSED_AT_ONCE).map(lambda batch: _pad(parse_examples(batch), length)).unbatch()
 
-    options = {"service": service, "batch_size": batch_size, "devices": devices, "patience": patience}
-    rows = read_through_service(range(len(paths) * parts), read_part, **options).unbatch()
+    rows = read_through_service(
+        range(len(paths) * parts),
+        read_part,
+        service=service,
+        batch_size=batch_size,
+        devices=devices,
+        patience=patience,
+    ).unbatch()
     batches = rows.shuffle(shuffle_buffer, seed=seed).repeat().batch(batch_size, drop_remainder=True)
     return batches.map(_unpad, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -135,7 +136,9 @@ def finetune(
         ```
     """
     recipe = recipe.for_width(768)  # tasks know the width of their models; without one it is BERT-base's
-    runs, best, interrupted = [], None, False
+    runs: list = []
+    best: Any = None  # the model and its history; there is at least one seed
+    interrupted = False
     seeds, spare = list(recipe.seeds), itertools.count(max(recipe.seeds) + 1)
     restarts = recipe.restarts
     while seeds and not interrupted:

@@ -99,8 +99,8 @@ def rate_for_width(hidden_dim: int) -> float:
     """The learning rate that suits a model: 2e-5 for BERT-base's width of 768, more for narrower ones.
 
     Gradients of narrow models are noisier and their best rates larger: 2e-5 leaves a model of width 384 half trained
-    after three epochs, while 1e-4 spoils one of 768. The square of the ratio of widths meets what works for 128, 384 and
-    768 alike.
+    after three epochs, while 1e-4 spoils one of 768. The square of the ratio of widths meets what works for 128, 384
+    and 768 alike.
 
     Example:
         >>> rate_for_width(384)

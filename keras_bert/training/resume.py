@@ -118,7 +118,7 @@ def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
         )
     for name, array in arrays.items():
         variables[name].assign(array)
-    return int(_NAME.fullmatch(states[-1].name).group(1))
+    return int(states[-1].name.removeprefix("step-"))
 
 
 def _state(model):

@@ -13,7 +13,7 @@ import keras_bert.heads  # noqa: F401  registers all layers, so that a saved Tra
 if keras.backend.backend() == "tensorflow":
     from keras_bert.training.replica_steps import ReplicaSteps as _Steps
 else:
-    _Steps = keras.Model
+    _Steps = keras.Model  # type: ignore[misc]
 
 
 @keras.saving.register_keras_serializable("keras_bert")
