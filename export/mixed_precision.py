@@ -12,7 +12,6 @@ import copy
 import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -123,20 +122,13 @@ def choose_precision(
         ```
     """
     base = find_recipe(recipe)
-    wide: Any = RECIPES[wider] if wider in RECIPES else wider or RECIPES[_WIDER.get(base.weights, "float32")]
-    _check(task, base, wide, budget)
+    wider = wider or _WIDER.get(base.weights, "float32")
+    _check(task, base, wider, budget)
     measure = _Measure(task, data, y, metric, examples, columns or {})
-    switches = measure.switch_products(base, wide)
-    names = list(switches)
-    progress = tqdm(total=len(names), desc="matrices", unit="matrix", disable=verbose in (0, "0"))
-    expected, errors = measure.outputs(), {}
-    for name in names:
-        switches[name].assign(_NARROW)
-        errors[name] = _relative_error(expected, measure.outputs())
-        switches[name].assign(_FLOAT)
-        progress.update()
-    progress.close()
-    worst = sorted(names, key=lambda name: errors[name], reverse=True)
+    switches = measure.switch_products(base, RECIPES[wider])
+    expected = measure.outputs()
+    errors = _errors_alone(measure, switches, expected, verbose)
+    worst = sorted(switches, key=lambda name: errors[name], reverse=True)
 
     @functools.cache
     def score(count):
@@ -149,7 +141,7 @@ def choose_precision(
     count = _fewest(lambda count: score(count) >= float_score - budget - 1e-9, len(worst))
     sizes = {name: int(np.prod(layer.kernel.shape)) for name, layer in dense_layers(task.model).items()}
     return MeasuredRecipe(
-        **{**asdict(base), "exceptions": dict.fromkeys(worst[:count], wide.name)},
+        **{**asdict(base), "exceptions": dict.fromkeys(worst[:count], wider)},
         matrices=tuple(MatrixError(name, errors[name], sizes[name]) for name in worst),
         metric=measure.metric,
         float_score=float_score,
@@ -160,19 +152,27 @@ def choose_precision(
     )
 
 
-def _check(task, base, wide, budget):
+def _errors_alone(measure, switches, expected, verbose):
+    """What rounding each matrix does to the outputs while all others are float, by name."""
+    errors = {}
+    for name, switch in tqdm(switches.items(), desc="matrices", unit="matrix", disable=verbose in (0, "0")):
+        switch.assign(_NARROW)
+        found = measure.outputs()
+        changes = [relative_error(expected[output], found[output]) for output in expected]
+        errors[name] = float(np.sqrt(np.mean(np.square(changes))))
+        switch.assign(_FLOAT)
+    return errors
+
+
+def _check(task, base, wider, budget):
     if not isinstance(task, Task):
         raise ValueError(f"Expected a task, such as a TextClassifier; got {type(task).__name__}.")
     if task.fresh_heads:
         raise ValueError(f"The heads of this {type(task).__name__} are untrained; fit() it first.")
     if base.exceptions:
         raise ValueError(f"{base.name!r} has exceptions already; pass the recipe that they are of, by its name.")
-    if (
-        not isinstance(wide, Recipe)
-        or wide.calibration == "needed"
-        or wide.weights not in ("int8", "float16", "float32")
-    ):
-        raise ValueError(f"wider={wide!r}: expected 'dynamic_int8', 'float16' or 'float32'.")
+    if wider not in ("dynamic_int8", "float16", "float32"):
+        raise ValueError(f"wider={wider!r}: expected 'dynamic_int8', 'float16' or 'float32'.")
     if not 0 <= budget < 1:
         raise ValueError(f"budget={budget!r}: expected a share from 0 to below 1, such as 0.01 for one point.")
     from export.quantization_plan import check_simulated
@@ -187,11 +187,6 @@ def _fewest(is_enough: Callable[[int], bool], most: int) -> int:
         middle = (low + high) // 2
         low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
     return low
-
-
-def _relative_error(expected, found):
-    errors = [relative_error(expected[name], found[name]) for name in expected]
-    return float(np.sqrt(np.mean(np.square(errors))))
 
 
 class _Switched:
