@@ -92,8 +92,13 @@ def benchmark(
         raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")
     if repeats < 1 or num_threads < 1:
         raise ValueError(f"repeats={repeats} and num_threads={num_threads}: expected at least 1 of both.")
-    request = {"path": str(path), "lengths": lengths, "num_threads": num_threads, "repeats": repeats}
-    request["started"] = time.monotonic()  # a clock that all processes of a machine share
+    request = {
+        "path": str(path),
+        "lengths": lengths,
+        "num_threads": num_threads,
+        "repeats": repeats,
+        "started": time.monotonic(),  # a clock that all processes of a machine share
+    }
     home = str(Path(__file__).resolve().parent.parent)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(

@@ -60,7 +60,7 @@ def served_variants(decodings: Mapping[str, Mapping[str, Any]] | None) -> dict[s
         >>> list(served_variants({"short": {"max_length": 8}}))
         ['generate', 'generate_short']
     """
-    variants = {"generate": (serve_greedily, expect_greedily)}
+    variants: dict[str, tuple[Callable, Callable]] = {"generate": (serve_greedily, expect_greedily)}
     for name, settings in ({"beam": {"sampler": "beam"}} if decodings is None else decodings).items():
         decoding = Decoding(**settings)
         if decoding.sampler not in ("greedy", "beam"):
@@ -83,7 +83,7 @@ def as_row(source: str | Sequence[str]) -> list[tuple[str, ...]]:
     return [texts]
 
 
-def source_room(task: Seq2Seq) -> int:
+def source_room(task: Any) -> int:
     """The most tokens of a source, `[CLS]` and `[SEP]` included.
 
     Example:

@@ -22,7 +22,8 @@ class SharedGraph:
     """
 
     def __init__(self, task: Task):
-        self.task, self._parts = task, {}
+        self.task = task
+        self._parts: dict = {}
         strings, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         tokenizer = task.tokenizer
         self.pack = tf.function(self._pack_texts, autograph=False)  # traced for one side and for two
