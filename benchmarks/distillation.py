@@ -37,6 +37,7 @@ from keras_bert.tasks.augmentation import NearestWords, augment
 from keras_bert.tasks.glue import read_glue
 from keras_bert.training.layerwise import finetuning_optimizer
 from keras_bert.training.training_model import TrainingModel
+from keras_bert.weight_copying import copy_weights
 
 BATCH, TEMPERATURE = 32, 2.0
 
@@ -83,18 +84,25 @@ def packed_contender(teacher, student, texts, labels, kind):
 
 
 def distiller_contender(teacher, student, texts, labels):
-    data = student._prepare(texts, labels)
-    batches, steps = student._training_batches(data, BATCH)
-    model = keras.distillation.Distiller(
-        teacher._build_from_config(teacher.config),
-        student._build_from_config(student.config),
-        # As an object: by its name, Keras 3.15 takes the divergence of logits instead of probabilities.
-        distillation_losses=keras.distillation.LogitsDistillation(
-            TEMPERATURE, loss={"class_logits": keras.losses.KLDivergence()}
-        ),
-    )
-    model.compile(finetuning_optimizer(1e-4, 1000), loss=student._loss(), jit_compile=True)
-    return model, lambda epoch: batches(0, epoch, 1), steps
+    """Keras's own, on models with one output: of a dictionary of outputs it fails in the first step."""
+    batches, steps = student._training_batches(student._prepare(texts, labels), BATCH)
+    asked, taught = (plain_logits(task) for task in (teacher, student))
+    # As an object: by its name, Keras 3.15 takes the divergence of logits instead of probabilities.
+    loss = keras.distillation.LogitsDistillation(TEMPERATURE, loss=keras.losses.KLDivergence())
+    model = keras.distillation.Distiller(asked, taught, distillation_losses=loss)
+    (own,) = student._loss().values()
+    model.compile(finetuning_optimizer(1e-4, 1000), loss=own, jit_compile=True)
+
+    def single(inputs, labels, weights):
+        return inputs, labels["class_logits"], weights
+
+    return model, lambda epoch: batches(0, epoch, 1).map(single), steps
+
+
+def plain_logits(task):
+    model = task._build_from_config(task.config)
+    copy_weights(task.model, model)
+    return keras.Model(model.input, model.output["class_logits"])
 
 
 def measure_speed(teacher, texts, labels, arguments):
