@@ -15,6 +15,7 @@ held-out test set, and answers sentences through the TFLite file alone. At the e
 """
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -67,6 +68,7 @@ def main():
     parser.add_argument("--smoke", action="store_true", help="a few steps on a part of the data, to see that it runs")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
+    logging.getLogger("tensorflow").setLevel("ERROR")  # every model is traced anew, which is meant
     start = time.perf_counter()
 
     print(f"1. Loading {arguments.model} …")

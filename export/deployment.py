@@ -129,7 +129,7 @@ def _verdicts(interval, budget):
     if interval is None:
         return ()
     if interval.low >= -budget:
-        return (f"the difference to the teacher is {interval}: the budget is kept beyond doubt",)
+        return (f"the difference to the teacher is {interval}: all of that is within the budget",)
     return (
         f"the difference to the teacher is {interval}: {interval.examples:,} examples cannot rule out a larger loss "
         f"than the budget of {100 * budget:g} points",

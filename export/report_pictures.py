@@ -89,7 +89,8 @@ def pareto_picture(
     low = max(min(trial.score for trial in measured), teacher_score - 4 * max(teacher_score - least, 0.01))
     high = max(teacher_score, *(trial.score for trial in measured))
     space = max(0.1 * (high - min(low, least)), 0.002)
-    axes = _Axes((min(costs) / 1.25, max(costs) * 1.25), (min(low, least) - space, high + space), log=True)
+    floor = min(0.0, *(trial.score for trial in measured))  # a budget may be larger than the score itself
+    axes = _Axes((min(costs) / 1.25, max(costs) * 1.25), (max(floor, min(low, least)) - space, high + space), log=True)
     parts = axes.draw(_log_ticks(costs), _ticks(*axes.y_range), x_name, metric, _share)
     for score, kind, words in ((teacher_score, "teacher", "teacher"), (least, "budget", "budget")):
         y = axes.y(score)

@@ -182,7 +182,7 @@ def test_a_stricter_budget_finds_another_file_among_those_that_were_measured(dep
         [],
         [CANDIDATES[0].key],
     )  # made again only where the student had beaten it, and its file was dropped
-    assert any("cannot rule out" in note or "beyond doubt" in note for note in best.notes)
+    assert any("cannot rule out" in note or "all of that is within" in note for note in best.notes)
     assert any("60 validation examples cannot tell" in note for note in best.notes)
 
 
