@@ -64,23 +64,24 @@ def check_conversion(
 
 
 def _both_outputs(model, run, signature: Signature, rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """What model and file give for each row, flat and without padding."""
+    """What model and file give for the same inputs, flat; of tokens, without those of padding."""
     length = signature.inputs["token_ids"].shape[1]
-    rows = [{name: row[name] if length < 0 else row[name][:, :length] for name in INPUT_NAMES} for row in rows]
-    width = max(row["token_ids"].shape[1] for row in rows)
-    batch = {name: np.concatenate([_padded(row[name], width) for row in rows]) for name in INPUT_NAMES}
-    expected = {name: np.asarray(value, np.float64) for name, value in model(batch, training=False).items()}
-    for number, row in enumerate(rows):
-        found, tokens = (
-            run(**{name: _padded(values, length) for name, values in row.items()}),
-            row["token_ids"].shape[1],
-        )
-        for name, values in expected.items():
-            value = values[number : number + 1]
-            value = value[:, :tokens] if value.shape[1:2] == (width,) else value
-            cut = found[name][tuple(slice(size) for size in value.shape)]
-            counts = value > MASK_BIAS / 2  # what a mask has put far down would hide every other difference
-            yield value[counts], cut[counts].astype(np.float64)
+    by_width: dict[int, list] = {}
+    for row in rows:
+        row = {name: row[name] if length < 0 else row[name][:, :length] for name in INPUT_NAMES}
+        tokens = row["token_ids"].shape[1]
+        by_width.setdefault(max(length, tokens), []).append((tokens, row))
+    for width, group in by_width.items():  # rows of one width are one batch for the model, and one each for the file
+        padded = [{name: _padded(values, width) for name, values in row.items()} for _, row in group]
+        batch = {name: np.concatenate([row[name] for row in padded]) for name in INPUT_NAMES}
+        expected = {name: np.asarray(value, np.float64) for name, value in model(batch, training=False).items()}
+        for number, (tokens, _) in enumerate(group):
+            found = run(**padded[number])
+            for name, values in expected.items():
+                cut = np.s_[:, :tokens] if values.shape[1:2] == (width,) else np.s_[:]
+                value, other = values[number : number + 1][cut], found[name][cut]
+                counts = value > MASK_BIAS / 2  # what a mask has put far down would hide every other difference
+                yield value[counts], other[counts].astype(np.float64)
 
 
 def _padded(values, length):

@@ -13,12 +13,17 @@ may differ.
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
+from export.app_examples import PROBES
+from export.interpreter import open_interpreter
 from export.op_audit import audit_ops
 from export.recipes import Recipe, find_recipe
 from export.tflite import Artifact, convert_saved_model, rewrite
+from export.verification import VerificationError, relative_error
+from keras_bert.packing import pack
 from keras_bert.tasks.task import Task
 from keras_bert.whole_files import write_whole
 
@@ -27,7 +32,7 @@ TEXT_OPS = ("FastBertNormalize", "FastWordpieceTokenizeWithOffsets")
 
 
 def convert_strings(
-    task: Task, path: str | Path, *, recipe: str | Recipe = "dynamic_int8", length: int = 128
+    task: Task, path: str | Path, *, recipe: str | Recipe = "dynamic_int8", length: int = 128, check: bool = True
 ) -> Artifact:
     """Write a task as a TFLite file from strings to outputs, batch 1.
 
@@ -36,6 +41,8 @@ def convert_strings(
         path: The `.tflite` file to write; it is replaced in one step.
         recipe: A name in `RECIPES` or a `Recipe` that needs no calibration.
         length: Tokens of a row; a longer text is cut.
+        check: Whether a file that is further from the task than the recipe's tolerance, on a handful of texts, is an
+            error, and is not written.
 
     Example:
         >>> convert_strings(task, "from_text.tflite", length=64)  # doctest: +SKIP
@@ -53,7 +60,25 @@ def convert_strings(
     )
     content = rewrite(convert_saved_model(archive, [SIGNATURE], allow_custom_ops=True), recipe)
     audit_ops(content).check(allowed=TEXT_OPS)
+    if check:
+        _check_outputs(task, content, recipe, length)
     return Artifact(write_whole(path, content), recipe.name, (length,), len(content))
+
+
+def _check_outputs(task, content, recipe, length):
+    """By the kernels that tensorflow-text brings for LiteRT, the same that an app links."""
+    from tensorflow_text.core.pybinds import tflite_registrar
+
+    run = open_interpreter(content, custom_ops=tflite_registrar.SELECT_TFTEXT_OPS).get_signature_runner(SIGNATURE)
+    answers = [run(text=np.array([text.encode()], object)) for text in PROBES]
+    expected = task.model(pack(task.tokenizer, PROBES, sequence_length=length), training=False)
+    for name, value in expected.items():
+        error = relative_error(np.asarray(value, np.float64), np.concatenate([answer[name] for answer in answers]))
+        if not error <= recipe.tolerance:
+            raise VerificationError(
+                f"The file by {recipe.name} would give {name} that differ by {error:.2g} of their size from the "
+                f"task's, at most {recipe.tolerance} expected. Take a recipe with more bits; check=False writes it."
+            )
 
 
 def _pack(tokenizer, text, length):

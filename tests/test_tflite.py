@@ -1,5 +1,6 @@
 """Lengths, forms, files and errors of the TFLite conversion; what the recipes keep is in test_recipes.py."""
 
+import dataclasses
 import subprocess
 import sys
 
@@ -11,8 +12,10 @@ from ai_edge_litert.interpreter import Interpreter, InterpreterWithCustomOps
 
 import export
 from export.op_audit import OpAudit, audit_ops
+from export.recipes import RECIPES
 from export.tflite_file import describe, parse, put_buffers_inline, serialize
 from export.tflite_strings import TEXT_OPS, convert_strings
+from export.verification import VerificationError
 from keras_bert import TextClassifier, pack
 from keras_bert.decoding import softmax
 from tests import tiny_tasks
@@ -28,9 +31,10 @@ def task():
 
 @pytest.fixture(scope="module")
 def dynamic(task, tmp_path_factory):
-    texts, _ = tiny_tasks.reviews(40, seed=0)
+    texts = [*tiny_tasks.reviews(40, seed=0)[0], *TEXTS]
+    own_data = tf.data.Dataset.from_tensor_slices((texts, [0] * len(texts))).batch(8)  # as a user trains with it
     path = tmp_path_factory.mktemp("dynamic") / "model.tflite"
-    return export.convert(task, path, recipe="static_int8", lengths="dynamic", calibration=[*texts, *TEXTS])
+    return export.convert(task, path, recipe="static_int8", lengths="dynamic", calibration=own_data)
 
 
 # === Forms ===
@@ -65,6 +69,13 @@ def test_strings_go_in_where_the_tokenizer_ops_are_linked(task, tmp_path):
         expected = task.model(pack(task.tokenizer, [text], sequence_length=16), training=False)["class_logits"]
         answer = runner(text=np.array([text.encode()], object))["class_logits"]
         np.testing.assert_allclose(answer, expected, atol=1e-6)
+
+
+def test_strings_that_give_other_outputs_are_not_written(task, tmp_path):
+    strict = dataclasses.replace(RECIPES["dynamic_int8"], tolerance=1e-9)
+    with pytest.raises(VerificationError, match="would give class_logits that differ"):
+        convert_strings(task, tmp_path / "model.tflite", recipe=strict, length=16)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_slices_from_the_end_are_those_of_keras(task, tmp_path):
