@@ -90,6 +90,20 @@ def test_fixed_sizes_for_devices():
 # === The loop ===
 
 
+def test_the_loop_feeds_what_the_whole_row_has():
+    model, tokens = random_writer(), TextTokens(start_id=3, end_id=3, pad_id=0, never=(), size=16)
+    writer = token_writer.TokenWriter(model, tokens, Decoding(max_length=4))
+    source, _, cache = writer.begin(*source_batch())
+    written = np.array([[3, 5, 6, 12, 5], [3, 10, 6, 5, 9], [3, 6, 7, 5, 5]], "int32")
+    for index in range(1, 5):
+        so_far = np.where(np.arange(5) < index, written, 0)
+        scores, cache = writer.next_scores(source, ops.convert_to_tensor(so_far), cache, index)
+        for row, whole in enumerate(sources()):
+            expected = recomputed_scores(model, whole, tuple(written[row, 1:index].tolist()))
+            found = ops.convert_to_numpy(scores)[row]
+            np.testing.assert_allclose(found, expected, atol=1e-4, err_msg=f"token {index} of row {row}")
+
+
 def test_the_loop_writes_what_the_whole_row_says(monkeypatch):
     monkeypatch.setattr(token_writer, "_compiled", lambda function: function)
     model = random_writer(num_layers=1)
