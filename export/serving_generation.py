@@ -123,6 +123,19 @@ def _expect(task, texts, decoding):
     return {"written_ids": tf.constant(ids)}
 
 
+# What `ServedTask` takes of a task that writes.
+SERVED_TEXTS: dict[str, Any] = {
+    "answers": lambda task, outputs: {},
+    "serve": serve_greedily,
+    "expected": expect_greedily,
+    "rows": as_row,
+    "serve_ids": serve_ids,
+    "variants": served_variants,
+    "longest": source_room,
+    "notes": NOTES,
+}
+
+
 # === The loop ===
 
 

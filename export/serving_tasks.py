@@ -288,16 +288,7 @@ SERVED = {
         _span_answers, forms=("questions",), serve=_serve_answers, expected=_expected_answers, notes=_SPAN_NOTES
     ),
     "relation": ServedTask(_relation_answers, forms=(), notes=_RELATION_NOTES),
-    "seq2seq": ServedTask(
-        lambda task, outputs: {},
-        serve=serving_generation.serve_greedily,
-        expected=serving_generation.expect_greedily,
-        rows=serving_generation.as_row,
-        serve_ids=serving_generation.serve_ids,
-        variants=serving_generation.served_variants,
-        longest=serving_generation.source_room,
-        notes=serving_generation.NOTES,
-    ),
+    "seq2seq": ServedTask(**serving_generation.SERVED_TEXTS),
     "similarity": ServedTask(_vector_answers),
     "tagging": ServedTask(
         _tag_answers, serve=_serve_tags, rows=_joined_words, labelled="token_logits", notes=_TAG_NOTES

@@ -29,17 +29,17 @@ def sources():
     return [tuple(row[:length].tolist()) for row, length in zip(ids, mask.sum(axis=1), strict=True)]
 
 
-def writer(seed=5, layers=1, **decoding):
+def writer(seed=9, layers=1, **decoding):
     """A writer; most of what is tested here is the same with one layer."""
     return TokenWriter(random_writer(seed, num_layers=layers), TOKENS, Decoding(**{"max_length": 6, **decoding}))
 
 
-def write(seed=5, layers=1, **decoding):
+def write(seed=9, layers=1, **decoding):
     """What it writes behind the sources."""
     return writer(seed, layers, **decoding).write(*source_batch())
 
 
-def log_probabilities(source, written, decoding, seed=5):
+def log_probabilities(source, written, decoding, seed=9):
     """Of every token to come next, by the whole row and the rules."""
     padded = np.array([[3, *written, *[0] * (decoding.max_length - len(written))]], "int32")
     scores = recomputed_scores(random_writer(seed, num_layers=1), source, tuple(written))[None]
@@ -66,7 +66,7 @@ def test_greedy_writing_equals_running_the_whole_row_each_time(rules):
         assert all(len(set(itertools.pairwise(row))) == len(row) - 1 for row in expected)
 
 
-@pytest.mark.parametrize("seed", [5, 6])
+@pytest.mark.parametrize("seed", [9, 11])
 def test_beams_equal_a_search_over_whole_rows(seed):
     decoding, expected = Decoding(max_length=5), {0.0: [], 1.0: []}
     for source in sources():
