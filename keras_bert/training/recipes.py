@@ -99,8 +99,8 @@ def rate_for_width(hidden_dim: int) -> float:
     """The learning rate that suits a model: 2e-5 for BERT-base's width of 768, more for narrower ones.
 
     A rule of thumb: narrow models take, and need, larger rates (tiny ones of width 128 learn best around 1e-3), and the
-    square of the ratio of widths is near what is usual for 128, 384 and 768. On much data (the 67,000 examples of SST-2)
-    half of it may be better; few epochs on little data want all of it.
+    square of the ratio of widths is near what is usual for 128, 384 and 768. On much data, such as the 67,000 examples
+    of SST-2, half of it may be better; few epochs on little data want all of it.
 
     Example:
         >>> rate_for_width(384)
