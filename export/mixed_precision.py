@@ -10,7 +10,6 @@ Needs the extra `quantize`.
 
 import copy
 import functools
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -44,7 +43,7 @@ class MeasuredRecipe(Recipe):
     """A recipe whose exceptions were chosen by measurement. Prints as a small table.
 
     Args:
-        matrices: All matrices, the worst first.
+        matrices: All matrices, the worst first; at the end those that are as wide already.
         metric: What the budget is of.
         float_score: The metric without quantization.
         base_score: That of the recipe without exceptions.
@@ -128,7 +127,7 @@ def choose_precision(
     switches = measure.switch_products(base, RECIPES[wider])
     expected = measure.outputs()
     errors = _errors_alone(measure, switches, expected, verbose)
-    worst = sorted(switches, key=lambda name: errors[name], reverse=True)
+    worst = sorted(switches, key=lambda name: (name in measure.unchanged, -errors[name]))
 
     @functools.cache
     def score(count):
@@ -138,7 +137,9 @@ def choose_precision(
         return measure.score(expected, measure.outputs())
 
     float_score = measure.score(expected, expected)
-    count = _fewest(lambda count: score(count) >= float_score - budget - 1e-9, len(worst))
+    most = len(worst) - len(measure.unchanged)
+    # One after the other: on few examples one more may by chance be worse, which would mislead a bisection.
+    count = next((count for count in range(most) if score(count) >= float_score - budget - 1e-9), most)
     sizes = {name: int(np.prod(layer.kernel.shape)) for name, layer in dense_layers(task.model).items()}
     return MeasuredRecipe(
         **{**asdict(base), "exceptions": dict.fromkeys(worst[:count], wider)},
@@ -180,15 +181,6 @@ def _check(task, base, wider, budget):
     check_simulated(base)
 
 
-def _fewest(is_enough: Callable[[int], bool], most: int) -> int:
-    """The smallest count that is enough, where more is better; `most` where none is."""
-    low, high = 0, most
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle + 1, high)
-    return low
-
-
 class _Switched:
     """A product that is float, narrow or wide as a variable says: the graph is drawn once for all."""
 
@@ -228,12 +220,14 @@ class _Measure:
         from export.quantized_training_model import DynamicProduct, ProductMaker, exchange, float_product
 
         plan = plan_quantization(self._fresh_model(), base, token_rows(self.data.tokenized), static_vectors=False)
-        make_narrow, switches = ProductMaker(plan.numbers), {}
+        make_narrow, switches, self.unchanged = ProductMaker(plan.numbers), {}, set()  # what is as wide already
 
         def make(name, layer):
             if (narrow := make_narrow(name, layer)) is None:
                 return None
             wider = DynamicProduct(layer, DynamicNumbers(8)) if wide.weights == "int8" else float_product
+            if wide.weights == "int8" and plan.numbers[name] == DynamicNumbers(8):
+                self.unchanged.add(name)
             switches[name] = tf.Variable(_FLOAT, trainable=False)
             return _Switched(switches[name], (float_product, narrow, wider), plan.kernels.get(name))
 

@@ -2,8 +2,9 @@
 
 `make_student` takes any task and smaller sizes. Blocks are taken from the teacher by a map that is printed, because one
 block off is a mistake that nothing else shows. Of the same width a block is copied; where the width changes, the token
-table goes through the directions that keep most of it, and the blocks start fresh. A room of its own because which
-weights a student starts from has nothing to do with how it learns.
+table goes through the directions that keep most of it, and the blocks start fresh: to start them from the teacher's,
+through the same directions, was tried and gained nothing (SST-2, 3 × 192, 300 steps: 79.6 % right, fresh 80.3). A room
+of its own because which weights a student starts from has nothing to do with how it learns.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import export
-from export.mixed_precision import MeasuredRecipe, _fewest
+from export.mixed_precision import MeasuredRecipe
 from export.op_audit import audit_ops
 from export.recipes import RECIPES, Recipe
 from export.runtime import load
@@ -27,7 +27,8 @@ def test_the_worst_are_widened_until_the_budget_holds():
     assert mixed.metric == "agreement" and mixed.float_score == 1.0 and mixed.examples == 100
     assert mixed.base_score < 0.95 < 0.97 <= mixed.score and mixed.holds  # int4 alone is not good enough
     errors = [one.error for one in mixed.matrices]
-    assert len(errors) == 8 and errors == sorted(errors, reverse=True)
+    assert len(errors) == 8 and errors[:-1] == sorted(errors[:-1], reverse=True)
+    assert mixed.matrices[-1].name == "classifier"  # with few outputs it has 8 bits already
     worst = [one.name for one in mixed.matrices[: len(mixed.exceptions)]]
     assert 0 < len(worst) < 8 and mixed.exceptions == dict.fromkeys(worst, "dynamic_int8")
     # What reads the loud channels suffers; what reads others does not.
@@ -72,12 +73,6 @@ def test_labels_measure_by_the_tasks_metric_and_a_budget_may_not_hold():
     assert mixed.exceptions == {} and mixed.score == mixed.base_score  # within the budget as it is
     failed = MeasuredRecipe("weight_int4", "int4", "dynamic", float_score=1.0, score=0.9, budget=0.01)
     assert not failed.holds and "NOT within 0.01" in str(failed)
-
-
-@pytest.mark.parametrize("most", [0, 1, 7, 8])
-def test_the_fewest_that_are_enough(most):
-    for enough in range(most + 2):
-        assert _fewest(lambda count, enough=enough: count >= enough, most) == min(enough, most)
 
 
 # === What is refused ===
