@@ -1,11 +1,11 @@
 """SST-2: a MiniLM teacher against a student of a few megabytes, files against files.
 
-    python benchmarks/compression.py --data DIR --teacher DIR --work DIR                 # about 90 minutes on one core
-    python benchmarks/compression.py --data DIR --teacher DIR --work DIR --without-teacher   # … and 40 more
+    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR                 # about 90 minutes on one core
+    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR --without-teacher   # … and 40 more
 
 The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
-the student has a trimmed vocabulary and two of the teacher's blocks, with a third of their heads and a quarter of their
-neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in two stages: the teacher's last
+the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and 4 of 10 of their
+neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in two stages: the teacher's
 hidden states on the training phrases and some mixed sentences, then its logits on all of them. SST-2's training texts
 are phrases of some 9 words, its dev texts sentences of 19, so sentences are mixed from the training set: a phrase
 inside of a sentence gives way to another of about its length, or two phrases are joined; the teacher says what they
@@ -99,9 +99,14 @@ def train_student(arguments, teacher, train, dev):
     mixed = mix_sentences(texts, arguments.sentences, arguments.seed)
     print(f"{len(texts):,} training texts, {len(mixed):,} mixed sentences, e.g.", *mixed[:3], sep="\n  ", flush=True)
     student = new_student(arguments, teacher, train)
+    if arguments.student == "narrow":
+        pairs = None
+    else:  # the middle and the last block learn what the teacher's blocks that they were made from give
+        picked = pick_layers(teacher.config.num_layers, arguments.blocks).blocks
+        pairs = [(block, picked[block - 1] + 1) for block in sorted({(arguments.blocks + 1) // 2, arguments.blocks})]
     some = texts + mixed[: arguments.hidden_sentences]
     stages = (
-        ("states", some, [Hidden(), Logits()], arguments.learning_rate, arguments.hidden_epochs),
+        ("states", some, [Hidden(pairs), Logits()], arguments.learning_rate, arguments.hidden_epochs),
         ("logits", texts + mixed, [Logits()], arguments.learning_rate / 2, arguments.epochs),
     )
     for name, texts, losses, rate, epochs in stages:
@@ -147,16 +152,16 @@ def new_student(arguments, teacher, train):
         sizes = {"num_layers": 3, "hidden_dim": 192, "intermediate_dim": 384, "num_heads": 3, "embedding_dim": 192}
         return export.make_student(trimmed, seed=arguments.seed, **sizes)
     layers = trimmed.config.num_layers
-    smaller = take_layers(trimmed, pick_layers(layers, 2, [layers // 2 - 2, layers - 1]))
-    for remove, keep in ((remove_heads, 4), (remove_neurons, 384)):
+    smaller = take_layers(trimmed, pick_layers(layers, arguments.blocks))
+    for remove, keep in ((remove_heads, arguments.heads), (remove_neurons, arguments.neurons)):
         smaller, report = remove(smaller, train, keep=keep, verbose=False)
         print(report)
-    return export.make_student(smaller, embedding_dim=160, seed=arguments.seed)
+    return export.make_student(smaller, embedding_dim=arguments.embedding, seed=arguments.seed)
 
 
 def recipe(arguments, rate, epochs, dropout=0.0):
     return keras_bert.Recipe(
-        name="compression",
+        name="teacher to student",
         learning_rate=rate,
         epochs=epochs,
         batch_size=arguments.batch,
@@ -227,7 +232,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="holds glue/")
     parser.add_argument("--teacher", type=Path, required=True, help="a task that was fine-tuned on SST-2")
-    parser.add_argument("--work", type=Path, default=Path("compression"), help="where everything is kept")
+    parser.add_argument("--work", type=Path, default=Path("teacher-to-student"), help="where everything is kept")
     parser.add_argument("--sentences", type=int, default=200_000, help="how many to mix")
     parser.add_argument("--hidden-sentences", type=int, default=30_000, help="of them, for the first stage")
     parser.add_argument("--hidden-epochs", type=float, default=4)
@@ -235,6 +240,10 @@ def main():
     parser.add_argument("--learning-rate", type=float, default=5e-4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--student", choices=("pruned", "narrow"), default="pruned")
+    parser.add_argument("--blocks", type=int, default=4, help="of the pruned student")
+    parser.add_argument("--heads", type=int, default=4, help="that each block keeps")
+    parser.add_argument("--neurons", type=int, default=640, help="that each block keeps")
+    parser.add_argument("--embedding", type=int, default=112, help="width of the token table")
     parser.add_argument("--rounds", type=int, default=5, help="how often each dev text is timed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-teacher", action="store_true", help="train the same student on the labels, too")
