@@ -7,7 +7,8 @@
 `full` trains on a whole training set; the best measurement on the dev set counts, as is usual for GLUE. `few` takes
 1,000 examples and five seeds, and compares `standard` and `few_sample`: the last weights count, nothing is chosen
 on the dev set, and every run is printed, degenerate ones too. DIR holds `glue/`. With `--output` every run is also
-written as a line of JSON; with `--save` the models of `full` are kept, which `inference.py` and `teacher_to_student.py` take.
+written as a line of JSON; with `--save` the models of `full` are kept: `inference.py` and `teacher_to_student.py` take
+them.
 """
 
 import argparse

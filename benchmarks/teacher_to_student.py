@@ -1,7 +1,7 @@
 """SST-2: a MiniLM teacher against a student of a few megabytes, files against files.
 
-    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR                 # about 90 minutes on one core
-    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR --without-teacher   # … and 40 more
+    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR          # about 90 minutes on one core
+    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR --without-teacher  # … 40 more
 
 The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
 the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and 4 of 10 of their
