@@ -21,8 +21,8 @@ def work_of(config: BertConfig) -> float:
         >>> work_of(BertConfig(num_layers=2)) / work_of(BertConfig(num_layers=1)) < 2
         True
     """
-    width, inner = config.hidden_dim, config.intermediate_dim
-    return config.num_layers * (4 * width * width + 2 * width * inner) + 200 * width
+    width = config.hidden_dim
+    return config.num_layers * (4 * width * config.heads_dim + 2 * width * config.intermediate_dim) + 200 * width
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Costs:
         plan = candidate.model
         tokens = self.tokens * (1 + plan.copies)
         work = 0.0 if self.asked and not plan.copies else tokens * work_of(self.teacher)
-        if plan.layers is not None:
+        if plan.cuts:
             work += (
                 min(1.0, 1024 / max(1, self.examples)) * self.tokens * work_of(self.teacher) * self.teacher.num_layers
             )
@@ -69,7 +69,10 @@ class Costs:
     def config_of(self, candidate: Candidate) -> BertConfig:
         """The sizes of the candidate's model, but for its vocabulary."""
         plan = candidate.model
-        changes = dict(plan.sizes) | ({} if plan.layers is None else {"num_layers": plan.layers})
+        names = {"layers": "num_layers", "heads": "num_heads", "neurons": "intermediate_dim"}
+        changes = dict(plan.sizes) | {names[part]: count for part, count in plan.cuts.items()}
+        if plan.heads is not None:
+            changes["attention_dim"] = plan.heads * self.teacher.head_dim
         return self.teacher.replace(**changes)
 
     def learn(self, candidate: Candidate, model_seconds: float, file_seconds: float) -> None:

@@ -108,10 +108,8 @@ class ModelMaker:
             texts, others = (flat_texts(part) for part in (self._texts(plan).inputs, self.validation.inputs))
             task, report = export.trim_vocabulary(task, texts, held_out=others, min_count=plan.trim)
             notes.append(str(report))
-        if plan.layers is not None:
-            from export.layer_removal import remove_layers
-
-            task, report = remove_layers(task, self.train.labelled, keep=plan.layers, verbose=False)
+        for part, keep in plan.cuts.items():
+            task, report = getattr(export, f"remove_{part}")(task, self.train.labelled, keep=keep, verbose=False)
             notes.append(str(report))
         if plan.sizes:
             seed = plan.training.seeds[0]

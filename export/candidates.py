@@ -22,6 +22,8 @@ SEARCHED = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4")
 
 # Examples that a student sees in all, however few there are: what starts fresh needs more than what starts trained.
 _FRESH, _STARTED = 320_000, 60_000
+# Shares of the teacher's blocks, heads, neurons and of its width for the token table, that lean students keep.
+_LEAN = ((2 / 3, 1 / 3, 5 / 12, 7 / 24), (1 / 2, 1 / 3, 1 / 4, 1 / 6))
 _AUGMENTED = 20_000  # up to so many texts, copies with replaced words are worth their teacher's time
 
 
@@ -34,7 +36,10 @@ class ModelPlan:
         stage: Which of `STAGES` it belongs to.
         trim: How often a token must occur in the training texts to stay; `None` keeps the vocabulary.
         layers: How many of the teacher's blocks stay, those that are missed least; `None` keeps all.
-        sizes: The student's sizes that differ from the teacher's, as pairs of names and numbers.
+        heads: How many heads every block keeps, those that matter most; `None` keeps all.
+        neurons: How many neurons every block keeps, those that matter most; `None` keeps all.
+        sizes: The student's sizes that differ from the teacher's, as pairs of names and numbers; with the three above
+            an `embedding_dim` alone.
         copies: How many copies of each training text, with words replaced by similar ones, are trained on beside it;
             the teacher says what they mean. For classifiers.
         training: How it is trained, on the teacher's opinion and the labels; `None` leaves it as it is.
@@ -50,6 +55,8 @@ class ModelPlan:
     stage: str = "quantize"
     trim: int | None = None
     layers: int | None = None
+    heads: int | None = None
+    neurons: int | None = None
     sizes: tuple[tuple[str, int], ...] = ()
     copies: int = 0
     training: TrainingRecipe | None = None
@@ -59,13 +66,22 @@ class ModelPlan:
     def __post_init__(self):
         if self.stage not in STAGES:
             raise ValueError(f"stage={self.stage!r}: expected one of {', '.join(STAGES)}.")
-        if self.sizes and self.layers:
-            raise ValueError("sizes and layers: a student's blocks are among its sizes; pass one of the two.")
-        if self.start is not None and (self.trim is not None or self.layers or self.sizes):
+        if self.cuts and set(dict(self.sizes)) - {"embedding_dim"}:
+            raise ValueError(
+                f"sizes and {', '.join(self.cuts)}: what is left of the teacher has its sizes, but for embedding_dim; "
+                "pass one of the two."
+            )
+        if self.start is not None and (self.trim is not None or self.cuts or self.sizes):
             raise ValueError("start is a finished model: what is trimmed, left out or resized belongs to its own plan.")
         if (self.sizes or self.quantized) and self.training is None:
             what = "a student" if self.sizes else "training for quantization"
             raise ValueError(f"{self.name!r} is {what} and has no training; expected a Recipe that says how.")
+
+    @property
+    def cuts(self) -> dict[str, int]:
+        """What stays of the teacher's blocks, heads and neurons, where some are left out."""
+        found = {"layers": self.layers, "heads": self.heads, "neurons": self.neurons}
+        return {name: count for name, count in found.items() if count is not None}
 
     @property
     def needs_training(self) -> bool:
@@ -76,9 +92,7 @@ class ModelPlan:
         """Whether both are students, or both lost blocks, and this one is no larger in anything."""
         if self == other or self.start or other.start or (self.trim or 0) < (other.trim or 0):
             return False
-        if self.layers is not None and other.layers is not None:
-            return self.layers <= other.layers
-        mine, theirs = dict(self.sizes), dict(other.sizes)
+        mine, theirs = ({**plan.cuts, **dict(plan.sizes)} for plan in (self, other))
         return bool(mine) and mine.keys() == theirs.keys() and all(mine[name] <= theirs[name] for name in mine)
 
     @property
@@ -200,6 +214,18 @@ def _plans(task, examples, seed):
         name = f"{keep} of {layers} blocks"
         plans.append(ModelPlan(name=name, stage="layers", trim=1, layers=keep, training=training))
     copies = min(20, _AUGMENTED // examples) if task.name == "classification" else 0
+    for cuts, table in lean_sizes(task.config):
+        plans.append(
+            ModelPlan(
+                name=f"lean {cuts['layers']}×{cuts['heads']}×{cuts['neurons']}",
+                stage="distill",
+                trim=1,
+                **cuts,
+                sizes=(("embedding_dim", table),),
+                copies=copies,
+                training=_training("lean", examples * (1 + copies), 2 * _STARTED, 2e-4, seed),
+            )
+        )
     for sizes in student_sizes(task.config):
         fresh = sizes["hidden_dim"] != task.config.hidden_dim
         total, rate = (_FRESH, 5e-4) if fresh else (2 * _STARTED, 1e-4)
@@ -214,6 +240,29 @@ def _plans(task, examples, seed):
             )
         )
     return plans
+
+
+def lean_sizes(config) -> list[tuple[dict[str, int], int]]:
+    """What stays of a teacher in students that are made by leaving out what matters least: the parts, and the width of
+    the token table. They start from the teacher's weights, so they need less data than narrow ones that start fresh.
+
+    Example:
+        >>> lean_sizes(BertConfig(num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim=1536))[0]
+        ({'layers': 4, 'heads': 4, 'neurons': 640}, 112)
+    """
+    found = []
+    for blocks, heads, neurons, table in _LEAN:
+        cuts = {
+            "layers": max(1, round(config.num_layers * blocks)),
+            "heads": max(1, round(config.num_heads * heads)),
+            "neurons": _in_eights(config.intermediate_dim * neurons),
+        }
+        found.append((cuts, min(_in_eights(config.hidden_dim * table), config.embedding_dim or config.hidden_dim)))
+    return [row for place, row in enumerate(found) if row not in found[:place]]
+
+
+def _in_eights(number):
+    return max(8, round(number / 8) * 8)
 
 
 def student_sizes(config) -> list[dict[str, int]]:

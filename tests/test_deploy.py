@@ -13,7 +13,9 @@ import pytest
 import export
 import export.deployment
 import export.deployment_search as search
+from export.candidate_models import ModelMaker
 from export.candidates import Candidate, ModelPlan
+from export.deployment_data import read_data
 from export.manifest import check_manifest
 from export.trials import Trial
 from keras_bert.cli import main
@@ -66,6 +68,21 @@ def deployed(tmp_path_factory):
         result = export.deploy(teacher(), directory, TRAIN, VALIDATION, **options)
     assert len(tried) == 4 and tried[2] == tried[3]  # the killed one again, the others once
     return result
+
+
+def test_a_lean_student_is_what_is_left_of_its_teacher(tmp_path):
+    data = read_data(teacher(), TRAIN, VALIDATION)
+    training = replace(QUICK, learning_rate=1e-3)
+    cuts = {"layers": 1, "heads": 1, "neurons": 16}
+    lean = ModelPlan(name="lean", stage="distill", trim=1, **cuts, sizes=(("embedding_dim", 8),), training=training)
+    built = ModelMaker(teacher(), data, 1.0, tmp_path).make(lean)
+    config = built.task.config
+    assert (config.num_layers, config.num_heads, config.intermediate_dim, config.embedding_dim) == (1, 1, 16, 8)
+    assert config.head_dim == teacher().config.head_dim and config.hidden_dim == teacher().config.hidden_dim
+    assert "heads stay in every block" in built.notes[2] and "neurons stay in every block" in built.notes[3]
+    assert built.score > 0.7
+    again = ModelMaker(teacher(), data, 1.0, tmp_path)
+    assert again.is_made(lean) and again.make(lean).score == built.score
 
 
 def by_model(result, name):

@@ -10,7 +10,7 @@ import pytest
 from export.app_outputs import app_outputs
 from export.candidate_costs import Costs, work_of
 from export.candidate_models import flat_texts
-from export.candidates import Candidate, ModelPlan, list_candidates, spread_lengths, student_sizes
+from export.candidates import Candidate, ModelPlan, lean_sizes, list_candidates, spread_lengths, student_sizes
 from export.cli.deploy import read_seconds
 from export.deployment_data import read_data
 from export.deployment_proof import _confusion
@@ -69,12 +69,21 @@ def test_students_get_narrower_and_their_heads_keep_their_width():
     assert spread_lengths([5, 9, 9, 30], 64) == (16, 24, 64)
 
 
+def test_lean_students_keep_a_part_of_everything():
+    first, second = lean_sizes(MINILM)
+    assert first == ({"layers": 4, "heads": 4, "neurons": 640}, 112)
+    assert second == ({"layers": 3, "heads": 4, "neurons": 384}, 64)
+    tiny = BertConfig(vocabulary_size=9, num_layers=1, num_heads=1, hidden_dim=8, intermediate_dim=8)
+    assert lean_sizes(tiny) == [({"layers": 1, "heads": 1, "neurons": 8}, 8)]  # never nothing, and the same one once
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
         ({"stage": "magic"}, "expected one of quantize"),
         ({"sizes": (("num_layers", 1),)}, "has no training"),
         ({"sizes": (("num_layers", 1),), "layers": 1, "training": Recipe()}, "one of the two"),
+        ({"sizes": (("hidden_dim", 8),), "heads": 1, "neurons": 8, "training": Recipe()}, "sizes and heads, neurons"),
         ({"start": ModelPlan(), "trim": 1}, "belongs to its own plan"),
     ],
 )
@@ -89,6 +98,11 @@ def test_a_changed_plan_has_another_key():
     assert not ModelPlan().needs_training and plan.needs_training
     smaller = replace(plan, sizes=(("num_layers", 0),))
     assert smaller.is_smaller(plan) and not plan.is_smaller(smaller) and not plan.is_smaller(ModelPlan())
+    lean = ModelPlan(name="lean", stage="distill", layers=2, heads=2, neurons=16)
+    assert replace(lean, heads=1, neurons=8).is_smaller(lean) and not replace(lean, heads=1, neurons=32).is_smaller(
+        lean
+    )
+    assert not smaller.is_smaller(lean)  # of another kind: nothing follows for it
 
 
 # === Costs ===
@@ -105,6 +119,10 @@ def test_a_student_costs_what_its_work_says():
     costs.learn(candidate, 4 * expected, 3.0)  # it took four times as long
     assert costs.of_model(candidate) == pytest.approx(2 * expected)
     assert costs.of_file(Candidate(recipe="float32")) == 3.0
+    lean = Candidate(model=ModelPlan(name="l", layers=4, heads=6, neurons=768), recipe="float32")
+    sizes = costs.config_of(lean)
+    assert (sizes.num_layers, sizes.heads_dim, sizes.head_dim, sizes.intermediate_dim) == (4, 192, 32, 768)
+    assert work_of(sizes) < work_of(MINILM.replace(num_layers=4)) / 1.9
 
 
 # === Trials ===
