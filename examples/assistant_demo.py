@@ -4,9 +4,9 @@
     python examples/assistant_demo.py --text "wake me at seven"
 
 Fine-tunes MiniLM (6 layers, 23 million parameters) on the bundled commands to a phone assistant, lets `export.deploy`
-look for the smallest file that keeps its accuracy (the model as it is in int8, students that were distilled from it in
-int8 and int4), and writes it to demo_output/ with a SavedModel and report.html. Then it measures each stage on the
-held-out test set, and answers sentences through the TFLite file alone. At the end it prints something like:
+look for the smallest file that keeps its accuracy (the model as it is in int8, a student that was made and distilled
+from it in int8 and int4), and writes it to demo_output/ with a SavedModel and report.html. Then it measures each stage
+on the held-out test set, and answers sentences through the TFLite file alone. At the end it prints something like:
 
     stage                           validation    test       size   milliseconds
     …
@@ -27,6 +27,7 @@ import numpy as np
 
 import export
 import keras_bert
+from export.candidates import lean_sizes
 from keras_bert.datasets import intents
 
 LENGTH = 28  # tokens; the longest command of the data set has 26
@@ -43,19 +44,18 @@ def texts_and_intents(split, smoke):
     return [command.text for command in commands], [command.intent for command in commands]
 
 
-def candidates(smoke, seed):
+def candidates(config, smoke, seed):
     """The model as it is, and what is left of it without the blocks, heads and neurons that matter least."""
     training = keras_bert.Recipe(
         name="student", learning_rate=2e-4, epochs=1 if smoke else 5, evaluations=2, patience=None, seeds=(seed,)
     )
+    cuts, table = lean_sizes(config)[0]  # MiniLM: 4 of 6 blocks, 4 of 12 heads, 640 of 1,536 neurons
     lean = export.ModelPlan(
-        name="student 4×384",
+        name="lean student",
         stage="distill",
         trim=1,
-        layers=4,
-        heads=4,
-        neurons=640,
-        sizes=(("embedding_dim", 112),),
+        **cuts,
+        sizes=(("embedding_dim", table),),
         copies=0 if smoke else 8,
         training=training,
     )
@@ -102,7 +102,7 @@ def main():
         train,
         validation,
         1.0 - 1e-9 if arguments.smoke else arguments.budget,
-        candidates=candidates(arguments.smoke, arguments.seed),
+        candidates=candidates(classifier.config, arguments.smoke, arguments.seed),
         seed=arguments.seed,
     )
     print_stages(found, classifier, test)
