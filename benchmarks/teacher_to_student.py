@@ -4,7 +4,7 @@
     python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR --without-teacher  # … 40 more
 
 The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
-the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and 4 of 10 of their
+the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and of their
 neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in two stages: the teacher's
 hidden states on the training phrases and some mixed sentences, then its logits on all of them. SST-2's training texts
 are phrases of some 9 words, its dev texts sentences of 19, so sentences are mixed from the training set: a phrase
@@ -156,7 +156,7 @@ def new_student(arguments, teacher, train):
     for remove, keep in ((remove_heads, arguments.heads), (remove_neurons, arguments.neurons)):
         smaller, report = remove(smaller, train, keep=keep, verbose=False)
         print(report)
-    return export.make_student(smaller, embedding_dim=arguments.embedding, seed=arguments.seed)
+    return smaller
 
 
 def recipe(arguments, rate, epochs, dropout=0.0):
@@ -237,13 +237,12 @@ def main():
     parser.add_argument("--hidden-sentences", type=int, default=30_000, help="of them, for the first stage")
     parser.add_argument("--hidden-epochs", type=float, default=4)
     parser.add_argument("--epochs", type=float, default=2)
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--learning-rate", type=float, default=2e-4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--student", choices=("pruned", "narrow"), default="pruned")
     parser.add_argument("--blocks", type=int, default=4, help="of the pruned student")
     parser.add_argument("--heads", type=int, default=4, help="that each block keeps")
-    parser.add_argument("--neurons", type=int, default=640, help="that each block keeps")
-    parser.add_argument("--embedding", type=int, default=112, help="width of the token table")
+    parser.add_argument("--neurons", type=int, default=512, help="that each block keeps")
     parser.add_argument("--rounds", type=int, default=5, help="how often each dev text is timed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-teacher", action="store_true", help="train the same student on the labels, too")

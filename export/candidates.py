@@ -18,12 +18,12 @@ from keras_bert.training.recipes import Recipe as TrainingRecipe
 STAGES = ("quantize", "trim", "layers", "distill", "qat")
 
 # `static_int16x8` has no fast kernels on CPUs: whoever has an accelerator for it asks for it.
-SEARCHED = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4")
+SEARCHED = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4", "all_int4")
 
 # Examples that a student sees in all, however few there are: what starts fresh needs more than what starts trained.
 _FRESH, _STARTED = 320_000, 60_000
-# Shares of the teacher's blocks, heads, neurons and of its width for the token table, that lean students keep.
-_LEAN = ((2 / 3, 1 / 3, 5 / 12, 7 / 24), (1 / 2, 1 / 3, 1 / 4, 1 / 6))
+# Shares of the teacher's blocks, heads and neurons that lean students keep.
+_LEAN = ((2 / 3, 1 / 3, 1 / 3), (1 / 2, 1 / 3, 1 / 4))
 _AUGMENTED = 20_000  # up to so many texts, copies with replaced words are worth their teacher's time
 
 
@@ -197,12 +197,12 @@ def spread_lengths(row_lengths: Sequence[int], longest: int) -> tuple[int, ...]:
 
 
 def _smallest(recipes):
-    """Of each kind of weights the first recipe; integers alone, where there are such."""
-    by_weights = {}
+    """Of each kind of weights and tables the first recipe; integers alone, where there are such."""
+    by_kind = {}
     for recipe in recipes:
-        by_weights.setdefault(find_recipe(recipe).weights, recipe)
-    integers = [recipe for weights, recipe in by_weights.items() if weights.startswith("int")]
-    return integers or list(by_weights.values())[:1]
+        by_kind.setdefault((find_recipe(recipe).weights, find_recipe(recipe).tables), recipe)
+    integers = [recipe for (weights, _), recipe in by_kind.items() if weights.startswith("int")]
+    return integers or list(by_kind.values())[:1]
 
 
 def _plans(task, examples, seed):
@@ -214,14 +214,13 @@ def _plans(task, examples, seed):
         name = f"{keep} of {layers} blocks"
         plans.append(ModelPlan(name=name, stage="layers", trim=1, layers=keep, training=training))
     copies = min(20, _AUGMENTED // examples) if task.name == "classification" else 0
-    for cuts, table in lean_sizes(task.config):
+    for cuts in lean_sizes(task.config):
         plans.append(
             ModelPlan(
                 name=f"lean {cuts['layers']}×{cuts['heads']}×{cuts['neurons']}",
                 stage="distill",
                 trim=1,
                 **cuts,
-                sizes=(("embedding_dim", table),),
                 copies=copies,
                 training=_training("lean", examples * (1 + copies), 2 * _STARTED, 2e-4, seed),
             )
@@ -242,27 +241,24 @@ def _plans(task, examples, seed):
     return plans
 
 
-def lean_sizes(config) -> list[tuple[dict[str, int], int]]:
-    """What stays of a teacher in students that are made by leaving out what matters least: the parts, and the width of
-    the token table. They start from the teacher's weights, so they need less data than narrow ones that start fresh.
+def lean_sizes(config) -> list[dict[str, int]]:
+    """What stays of a teacher in students that are made by leaving out what matters least. They start from its weights,
+    so they need less data than narrow ones that start fresh. The token table stays as wide as it is: four bits of all
+    its directions are worth more than eight bits of half of them.
 
     Example:
         >>> lean_sizes(BertConfig(num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim=1536))[0]
-        ({'layers': 4, 'heads': 4, 'neurons': 640}, 112)
+        {'layers': 4, 'heads': 4, 'neurons': 512}
     """
-    found = []
-    for blocks, heads, neurons, table in _LEAN:
-        cuts = {
+    found = [
+        {
             "layers": max(1, round(config.num_layers * blocks)),
             "heads": max(1, round(config.num_heads * heads)),
-            "neurons": _in_eights(config.intermediate_dim * neurons),
+            "neurons": max(8, round(config.intermediate_dim * neurons / 8) * 8),
         }
-        found.append((cuts, min(_in_eights(config.hidden_dim * table), config.embedding_dim or config.hidden_dim)))
-    return [row for place, row in enumerate(found) if row not in found[:place]]
-
-
-def _in_eights(number):
-    return max(8, round(number / 8) * 8)
+        for blocks, heads, neurons in _LEAN
+    ]
+    return [cuts for place, cuts in enumerate(found) if cuts not in found[:place]]
 
 
 def student_sizes(config) -> list[dict[str, int]]:
@@ -304,6 +300,7 @@ def _training(name, examples, total, learning_rate, seed, **changes):
 def _quantized_plans(plans, recipes, examples, seed):
     """The trimmed teacher and the students, trained for recipes that cost accuracy otherwise."""
     training = _training("quantized", examples, _STARTED // 2, 2e-5, seed)
+    smallest = "all_int4" if "all_int4" in recipes else "weight_int4"
     return [
         ModelPlan(
             name=f"{plan.name} QAT {find_recipe(recipe).weights}",
@@ -316,6 +313,6 @@ def _quantized_plans(plans, recipes, examples, seed):
         )
         for plan in plans
         if plan.stage in ("trim", "distill")
-        for recipe in ("static_int8", "weight_int4")
+        for recipe in ("static_int8", smallest)
         if recipe in recipes
     ]

@@ -72,8 +72,9 @@ class GraphEditor:
         operator.opcodeIndex = self.opcode(name, version)
         operator.inputs, operator.outputs = np.array(inputs, np.int32), np.array(outputs, np.int32)
         kind = f"{''.join(part.capitalize() for part in name.split('_'))}Options"
-        operator.builtinOptionsType = getattr(self.schema.BuiltinOptions, kind)
-        operator.builtinOptions = getattr(self.schema, f"{kind}T")() if options is None else copy.deepcopy(options)
+        if hasattr(self.schema.BuiltinOptions, kind):  # some ops, such as ROUND, have none
+            operator.builtinOptionsType = getattr(self.schema.BuiltinOptions, kind)
+            operator.builtinOptions = getattr(self.schema, f"{kind}T")() if options is None else copy.deepcopy(options)
         return operator
 
     def opcode(self, name: str, version: int) -> int:

@@ -18,7 +18,7 @@ from export.distillation import distill
 from export.distillation_losses import Logits
 from export.learned_numbers import pack_numbers
 from export.matrix_names import dense_layers
-from export.quantized_tables import SMALLEST_TABLE, row_scales
+from export.quantized_tables import SMALLEST_TABLE, round_rows, row_scales
 from export.recipes import Recipe, find_recipe
 from keras_bert.encoder import encoder_config
 from keras_bert.tasks.task import Task
@@ -50,8 +50,8 @@ def train_quantized(
     Args:
         task: A fine-tuned task of any kind; it is trained in place.
         x, y: Examples in any form that `task.fit` takes. The ranges begin with what 256 of them show.
-        quantization: What the file is to be: `"static_int8"`, `"dynamic_int8"`, `"weight_int4"`, or a `Recipe` with
-            exceptions, as `choose_precision` gives it.
+        quantization: What the file is to be: `"static_int8"`, `"dynamic_int8"`, `"weight_int4"`, `"all_int4"`, or a
+            `Recipe` with exceptions, as `choose_precision` gives it.
         validation_data: As for `fit`: it decides which weights to keep, measured with the rounding.
         teacher: A task, or several, to learn from at the same time; the task itself before quantization is a good one.
         losses, label_weight, cache: With a teacher: as for `distill`.
@@ -76,7 +76,7 @@ def train_quantized(
     plain = task._build_from_config(task.config)
     copy_weights(task.model, plain)
     plan = plan_quantization(plain, quantization, token_rows(_sample(data.tokenized)))
-    twin = quantized_task(task, plan)
+    twin = quantized_task(task, plan, frozen_table=quantization.tables == "int4")
     options = {
         "validation_data": validation_data,
         "recipe": recipe,
@@ -108,34 +108,39 @@ def keep_learned(twin: Task, task: Task, quantization: Recipe) -> None:
     task.__dict__.update({name: value for name, value in twin.__dict__.items() if name != "model"})
     task._last_forward = None
     copy_weights(twin.model, task.model)
-    _round_weights(task.model, rounded_kernels(twin.model))
+    _round_weights(task.model, rounded_kernels(twin.model), quantization)
     task.quantization = pack_numbers(learned_numbers(twin.model), quantization, task.model)
 
 
-def quantized_task(task: Task, plan) -> Task:
+def quantized_task(task: Task, plan, *, frozen_table: bool = False) -> Task:
     """A task of the same kind and weights, whose models round as a plan says.
 
     Args:
         task: A task.
         plan: A `QuantizationPlan` for its model.
+        frozen_table: Round the token table to 4 bits now, and leave it so: the rest learns to live with it. A row is
+            seldom trained, and a step of 4 bits is wider than all that it would move.
     """
     from export.quantized_training_model import quantize_layers
 
     kind: Any = type(task)
     table_size = task.config.vocabulary_size * task.config.table_dim
+    options = {"table_size": table_size, "frozen_table": frozen_table}
 
     class Quantized(kind):
-        def _build(self, *args, **options):
-            return quantize_layers(super()._build(*args, **options), plan.numbers, table_size=table_size)
+        def _build(self, *args, **kwargs):
+            return quantize_layers(super()._build(*args, **kwargs), plan.numbers, **options)
 
-        def _build_for_training(self, *args, **options):
-            return quantize_layers(super()._build_for_training(*args, **options), plan.numbers, table_size=table_size)
+        def _build_for_training(self, *args, **kwargs):
+            return quantize_layers(super()._build_for_training(*args, **kwargs), plan.numbers, **options)
 
     twin = object.__new__(Quantized)
     twin.__dict__.update(task.__dict__)
     twin._last_forward = None
     twin.model = twin._build_from_config(task.config)
     copy_weights(task.model, twin.model, allow_missing=True)
+    if frozen_table:
+        _round_table(twin.model.get_layer("token_embedding").embeddings, 4)
     plan.begin(twin.model)
     return twin
 
@@ -163,7 +168,7 @@ def _sample(tokenized):
     return tokenized.take(rows)
 
 
-def _round_weights(model, kernels):
+def _round_weights(model, kernels, quantization):
     """Give a float model the weights that its file will have, so that its answers are the file's but for activations.
 
     Rounding them once more gives the same integers. The position table is a table of int8 rows in files for any length
@@ -172,11 +177,12 @@ def _round_weights(model, kernels):
     layers = dense_layers(model)
     for name, kernel in kernels.items():
         layers[name].kernel.assign(kernel)
-    tables = [model.get_layer("token_embedding").embeddings]
+    _round_table(model.get_layer("token_embedding").embeddings, 4 if quantization.tables == "int4" else 8)
     if encoder_config(model).position != "sinusoidal":
-        tables.append(model.get_layer("embeddings").position)
-    for table in tables:
-        values = to_numpy(table)
-        if values.size >= SMALLEST_TABLE:
-            scales = row_scales(values, 8)
-            table.assign(np.round(values / scales) * scales)
+        _round_table(model.get_layer("embeddings").position, 8)
+
+
+def _round_table(table, bits):
+    values = to_numpy(table)
+    if values.size >= SMALLEST_TABLE:
+        table.assign(round_rows(values, row_scales(values, bits), bits))

@@ -196,7 +196,9 @@ def exchange(model: keras.Model, make: Callable[[str, keras.layers.Dense], Any])
     return products
 
 
-def quantize_layers(model: keras.Model, plan: Mapping[str, Numbers], *, table_size: int = 0) -> keras.Model:
+def quantize_layers(
+    model: keras.Model, plan: Mapping[str, Numbers], *, table_size: int = 0, frozen_table: bool = False
+) -> keras.Model:
     """Exchange the layers that a plan names, and the token table; gives the same model.
 
     Args:
@@ -204,11 +206,15 @@ def quantize_layers(model: keras.Model, plan: Mapping[str, Numbers], *, table_si
         plan: Numbers by the path of a dense layer; layers that it does not name stay float.
         table_size: The values of the whole token table, of which a model in training may have a part: a file keeps
             small tables as floats.
+        frozen_table: Whether the table was rounded before, and stays as it is.
     """
     exchange(model, ProductMaker(plan))
     for layer in model.layers:
         if type(layer) is keras.layers.ReversibleEmbedding and table_size >= SMALLEST_TABLE:
-            layer.__class__ = QuantizedTable
+            if frozen_table:
+                layer.trainable = False
+            else:
+                layer.__class__ = QuantizedTable
     return model
 
 

@@ -14,7 +14,7 @@ _PRODUCTS = {
     "int8": ("dynamic", "int8", "int16"),
     "int4": ("dynamic",),
 }
-_TABLES, _CALIBRATION = ("float32", "int16", "int8"), ("needed", "optional", "unused")
+_TABLES, _CALIBRATION = ("float32", "int16", "int8", "int4"), ("needed", "optional", "unused")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,8 @@ class Recipe:
         weights: How matrices are stored: `"float32"`, `"float16"`, `"int8"`, `"int4"`.
         activations: What the matrix products take: `"float32"`, `"dynamic"` (int8, scaled anew for every token while
             the model runs), or `"int8"` and `"int16"` with scales that were measured on calibration data.
-        tables: How embedding tables are stored: as `"float32"`, or as `"int16"` or `"int8"` with a scale for each row.
+        tables: How embedding tables are stored: as `"float32"`, or as `"int16"`, `"int8"` or `"int4"` with a scale for
+            each row.
         calibration: Whether data is `"needed"`, `"optional"` (a better file with it), or `"unused"`.
         tolerance: How far outputs may be from those of the Keras model: the root mean square of the difference over
             that of the Keras outputs.
@@ -88,6 +89,8 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "weight_int4", weights="int4", activations="dynamic", tables="int8", calibration="optional", tolerance=0.4
         ),
+        # The smallest: the token table, too, which is most of a small model.
+        Recipe("all_int4", weights="int4", activations="dynamic", tables="int4", calibration="optional", tolerance=0.5),
     )
 }
 

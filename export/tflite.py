@@ -73,7 +73,7 @@ def convert(
             `read_source` and `next_token`; `lengths` are then those of its sources, and there is no dynamic one.
         path: The `.tflite` file to write; it is replaced in one step.
         recipe: A name in `RECIPES`, or a `Recipe`: `"float32"`, `"float16"`, `"dynamic_int8"`, `"static_int8"`,
-            `"static_int16x8"`, `"weight_int4"`.
+            `"static_int16x8"`, `"weight_int4"`, `"all_int4"`.
         lengths: One or several sequence lengths T, each a signature `length_T`: a text pays for the shortest one that
             it fits. Or `None`, or `"dynamic"`: one signature `dynamic` whose inputs `[1, length]` are resized at run
             time, so that a text of 12 tokens costs 12 tokens. `"auto"` is 128, for questions 384, or what the task
@@ -248,5 +248,5 @@ def rewrite(
     named = name_matrices(file, model) if model is not None and (recipe.exceptions or learned is not None) else None
     quantize_matrices(file, recipe, statistics, named=named, learned=learned)
     if recipe.tables != "float32":
-        quantize_tables(file, 8 if recipe.tables == "int8" else 16)
+        quantize_tables(file, int(recipe.tables.removeprefix("int")))
     return serialize(file)

@@ -14,6 +14,7 @@ from export.learned_numbers import pack_numbers
 from export.op_audit import audit_ops
 from export.quantization_aware import keep_learned, quantized_task, train_quantized
 from export.quantization_plan import learned_plan, plan_quantization
+from export.quantized_tables import SMALLEST_TABLE, round_rows, row_scales
 from export.recipes import Recipe, find_recipe
 from export.rounding import round_weights
 from export.runtime import load
@@ -61,9 +62,9 @@ def assert_same_outputs(task, path, sentences, recipe=None):
         name: value.numpy() for name, value in keras_bert.pack(task.tokenizer, sentences, sequence_length=16).items()
     }
     found = load(path).outputs(task._tokenize(sentences)[0])
-    simulated, plain = (
-        model(inputs, training=False) for model in (quantized_task(task, learned_plan(task, recipe)).model, task.model)
-    )
+    frozen = recipe is not None and recipe.tables == "int4"
+    twin = quantized_task(task, learned_plan(task, recipe), frozen_table=frozen)
+    simulated, plain = (model(inputs, training=False) for model in (twin.model, task.model))
     if "probabilities" in found:
         simulated, plain = (np.log(softmax(part["class_logits"].numpy())) for part in (simulated, plain))
         found = np.log(found["probabilities"])
@@ -87,6 +88,7 @@ def assert_same_outputs(task, path, sentences, recipe=None):
         (classifier, "static_int8", (8, 16)),
         (tagger, "static_int8", "dynamic"),
         (classifier, "weight_int4", "dynamic"),
+        (classifier, "all_int4", (8, 16)),
         (classifier, MIXED, 16),
     ],
 )
@@ -112,6 +114,20 @@ def test_the_weights_of_the_task_are_those_of_the_file():
     keep_learned(quantized_task(task, learned_plan(task)), task, find_recipe("weight_int4"))
     for weight in task.model.weights:  # what is rounded twice stays
         np.testing.assert_allclose(to_numpy(weight), before[weight.path], rtol=1e-5, atol=1e-7, err_msg=weight.path)
+
+
+def test_a_table_of_four_bits_is_rounded_once_and_stays(tmp_path):
+    task = classifier()
+    values = to_numpy(task.model.get_layer("token_embedding").embeddings)
+    assert values.size >= SMALLEST_TABLE
+    labels = names(task.predict(texts(32, seed=3)))
+    train_quantized(task, texts(32, seed=3), labels, quantization="all_int4", learning_rate=1e-3, epochs=2, **QUICK)
+    stored = to_numpy(task.model.get_layer("token_embedding").embeddings)
+    scales = row_scales(values, 4)
+    np.testing.assert_allclose(stored, round_rows(values, scales, 4), atol=1e-6)  # training has not moved it
+    np.testing.assert_allclose(row_scales(stored, 4), scales, rtol=1e-5)  # and the file will store it as it is
+    path = convert(task, tmp_path / "model.tflite", recipe="all_int4", lengths=16, check=False).path
+    assert_same_outputs(task, path, texts(40, seed=2), find_recipe("all_int4"))
 
 
 # === Training ===
