@@ -5,11 +5,11 @@
 
 The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
 the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and of their
-neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in two stages: the teacher's
-hidden states on the training phrases and some mixed sentences, then its logits on all of them. SST-2's training texts
-are phrases of some 9 words, its dev texts sentences of 19, so sentences are mixed from the training set: a phrase
-inside of a sentence gives way to another of about its length, or two phrases are joined; the teacher says what they
-mean. DIR of `--data` holds `glue/`. Files are measured on the dev set through LiteRT: accuracy, size, and the time of
+neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in stages: the teacher's
+hidden states on the training phrases and some mixed sentences, its logits on all of them, and at last its logits once
+more with every matrix in 4 bits (`export.train_quantized`). SST-2's training texts are phrases of some 9 words, its dev
+texts sentences of 19, so sentences are mixed from the training set: a phrase inside of a sentence gives way to another
+of about its length, or two phrases are joined; the teacher says what they mean. DIR of `--data` holds `glue/`. Files are measured on the dev set through LiteRT: accuracy, size, and the time of
 every dev text with its own length, batch 1, one thread, all files in turn in one process without TensorFlow.
 
 Everything that is finished stays in `--work`: killed and started again, it goes on. `--without-teacher` also trains the
@@ -38,12 +38,7 @@ from keras_bert.tasks.saved_tasks import load_task
 
 BARS = {"smaller": 25.0, "faster": 12.0, "accuracy": 0.975}
 JOINTS = (" , ", " and ", " but ", " -- ", " ; ")
-FILES = (
-    ("dynamic_int8", "dynamic"),
-    ("dynamic_int8", (16, 32, 64)),
-    ("weight_int4", "dynamic"),
-    ("weight_int4", (16, 32, 64)),
-)
+FILES = (("student", "dynamic_int8"), ("student", "all_int4"), ("student, trained for it,", "all_int4"))
 
 
 # === Texts ===
@@ -130,6 +125,32 @@ def train_student(arguments, teacher, train, dev):
     return student
 
 
+def train_for_four_bits(arguments, teacher, student, train, dev):
+    """The student with the rounding of its file, which it learns to live with."""
+    place = arguments.work / "student-int4"
+    if (place / "config.json").is_file():
+        return load_task(place)
+    texts = train.texts + mix_sentences(train.texts, arguments.sentences, arguments.seed)
+    student.save(arguments.work / "copy")
+    quantized = load_task(arguments.work / "copy")
+    report = export.train_quantized(
+        quantized,
+        as_rows(texts, [teacher.labels[place % 2] for place in range(len(texts))]),
+        quantization="all_int4",
+        teacher=teacher,
+        losses=[Logits()],
+        label_weight=0.0,
+        validation_data=dev,
+        recipe=recipe(arguments, arguments.learning_rate / 4, arguments.int4_epochs),
+        cache=arguments.work / "teacher",
+        directory=arguments.work / "state-int4",
+        verbose=2,
+    )
+    print(f"four bits: {report.best.score:.4f}", flush=True)
+    quantized.save(place)
+    return quantized
+
+
 def train_alone(arguments, teacher, train, dev):
     """The same student on the labels alone, for as many steps as the last stage has."""
     place = arguments.work / "alone"
@@ -176,19 +197,19 @@ def recipe(arguments, rate, epochs, dropout=0.0):
 # === Files ===
 
 
-def write_files(arguments, teacher, student, train):
-    """The teacher's file first."""
-    written = [("teacher", teacher, "float32", "dynamic")]
-    written += [("student", student, stored, lengths) for stored, lengths in FILES]
-    found = []
+def write_files(arguments, teacher, student, quantized, train):
+    """The teacher's file first. All are for any length."""
+    tasks = dict(zip([name for name, _ in FILES], (student, student, quantized), strict=True))
     texts = [train.texts[index] for index in np.random.default_rng(0).permutation(len(train))[:256]]
-    for name, task, stored, lengths in written:
-        words = "any" if lengths == "dynamic" else "-".join(map(str, lengths))
-        path = arguments.work / f"{name}-{stored}-{words}.tflite"
+    found = []
+    for number, (name, stored) in enumerate((("teacher", "float32"), *FILES)):
+        path = arguments.work / f"{number}-{stored}.tflite"
         if not path.is_file():
-            data = texts if stored == "weight_int4" else None
-            export.convert(task, path, recipe=stored, lengths=lengths, calibration=data, check=False)
-        found.append((f"{name} {stored}, {'any length' if words == 'any' else words}", path))
+            data = texts if stored == "all_int4" and name == "student" else None
+            export.convert(
+                tasks.get(name, teacher), path, recipe=stored, lengths="dynamic", calibration=data, check=False
+            )
+        found.append((f"{name} {stored}", path))
     return found
 
 
@@ -237,6 +258,7 @@ def main():
     parser.add_argument("--hidden-sentences", type=int, default=30_000, help="of them, for the first stage")
     parser.add_argument("--hidden-epochs", type=float, default=4)
     parser.add_argument("--epochs", type=float, default=2)
+    parser.add_argument("--int4-epochs", type=float, default=0.5)
     parser.add_argument("--learning-rate", type=float, default=2e-4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--student", choices=("pruned", "narrow"), default="pruned")
@@ -257,7 +279,8 @@ def main():
     if arguments.smoke:
         train, dev = (type(rows)(rows.examples[: arguments.smoke], rows.report) for rows in (train, dev))
     student = train_student(arguments, teacher, train, dev)
-    files = write_files(arguments, teacher, student, train)
+    quantized = train_for_four_bits(arguments, teacher, student, train, dev)
+    files = write_files(arguments, teacher, student, quantized, train)
     print_table(files, *measure(files, dev, arguments.rounds), arguments.work)
     if arguments.without_teacher:
         alone = train_alone(arguments, teacher, train, dev)
