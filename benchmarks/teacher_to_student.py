@@ -9,8 +9,9 @@ neurons (or, with `--student narrow`, three fresh blocks of half the width). It 
 hidden states on the training phrases and some mixed sentences, its logits on all of them, and at last its logits once
 more with every matrix in 4 bits (`export.train_quantized`). SST-2's training texts are phrases of some 9 words, its dev
 texts sentences of 19, so sentences are mixed from the training set: a phrase inside of a sentence gives way to another
-of about its length, or two phrases are joined; the teacher says what they mean. DIR of `--data` holds `glue/`. Files are measured on the dev set through LiteRT: accuracy, size, and the time of
-every dev text with its own length, batch 1, one thread, all files in turn in one process without TensorFlow.
+of about its length, or two phrases are joined; the teacher says what they mean. DIR of `--data` holds `glue/`. Files
+are measured on the dev set through LiteRT: accuracy, size, and the time of every dev text with its own length, batch 1,
+one thread, all files in turn in one process without TensorFlow.
 
 Everything that is finished stays in `--work`: killed and started again, it goes on. `--without-teacher` also trains the
 same student on the labels alone, for as many steps.
