@@ -56,6 +56,7 @@ def full(arguments, write):
             learning_rate=arguments.learning_rate,
             seeds=(arguments.seeds[0],),
             evaluations=arguments.evaluations,
+            patience=None,  # measured several times an epoch, two without a gain say nothing
             metric={"CoLA": "matthews"}.get(task.name),
             verbose=arguments.verbose,
         )
