@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+POOLINGS = ("cls", "mean")
 POSITIONS = ("learned", "sinusoidal")
 
 # Sizes of the published BERT models (Devlin et al. 2018; Turc et al. 2019 for those below base).
@@ -45,6 +46,9 @@ class BertConfig:
         num_segments: Rows of the segment embedding.
         embedding_dim: Width of the embedding tables; `None` means `hidden_dim`. A narrower one is projected up.
         attention_dim: Width of all heads together; `None` means `hidden_dim`. A model that lost heads has less.
+        pooling: What `pooled_output` is made of, through a dense layer with tanh: `"cls"`, the first token's state, as
+            BERT has it, or `"mean"`, the mean of all tokens' states, which suits models that were trained as sentence
+            encoders.
         position: `"learned"`, or `"sinusoidal"` for a fixed table.
         activation: `"gelu"` (exact, as BERT), `"gelu_tanh"` or `"relu"`.
         dropout: Rate on embeddings and on the output of attention and feed-forward.
@@ -62,6 +66,7 @@ class BertConfig:
     num_segments: int = 2
     embedding_dim: int | None = None
     attention_dim: int | None = None
+    pooling: str = "cls"
     position: str = "learned"
     activation: str = "gelu"
     dropout: float = 0.1
@@ -83,6 +88,7 @@ class BertConfig:
             )
         _require_choice("activation", self.activation, ACTIVATIONS)
         _require_choice("position", self.position, POSITIONS)
+        _require_choice("pooling", self.pooling, POOLINGS)
         for name in ("dropout", "attention_dropout"):
             rate = getattr(self, name)
             if not _is_number(rate) or not 0 <= rate < 1:

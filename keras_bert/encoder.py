@@ -14,6 +14,7 @@ from keras_bert.attention_bias import MASK_BIAS, PackedBias, PaddingBias, Prefix
 from keras_bert.config import BertConfig
 from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import BertEmbeddings, as_config, dense, layer_norm, spread_seed, token_embedding
+from keras_bert.pooling import mean_of_tokens
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 
@@ -125,10 +126,11 @@ class EncoderBlock(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_bert")
 class Pooler(keras.layers.Layer):
-    """The state of the first token, through a dense layer with tanh: `[B, T, H]` → `[B, H]`.
+    """The state of the first token, or the mean of all, through a dense layer with tanh: `[B, T, H]` → `[B, H]`.
 
     In packed rows, `starts` says where the examples begin. `[B, E]`: the places in each row, which gives a state each,
-    `[B, E, H]`. `[X]`: the places in all rows one after the other, which gives `[X, H]`.
+    `[B, E, H]`. `[X]`: the places in all rows one after the other, which gives `[X, H]`. The mean also takes `visible`,
+    which is the `padding_mask`.
     """
 
     def __init__(self, config, *, seed=None, **kwargs):
@@ -137,17 +139,19 @@ class Pooler(keras.layers.Layer):
         self.seed = seed
         self.dense = dense(self, self.config.hidden_dim, "dense", activation="tanh", seed=seed)
 
-    def build(self, x_shape, starts_shape=None):
+    def build(self, x_shape, starts_shape=None, visible_shape=None):
         self.dense.build((x_shape[0], x_shape[-1]))
 
-    def call(self, x, starts=None):
+    def call(self, x, starts=None, visible=None, packed=False):
+        if self.config.pooling == "mean":
+            return self.dense(mean_of_tokens(x, visible, starts, packed=packed))
         if starts is None:
             return self.dense(x[:, 0, :])
         if len(starts.shape) == 1:
             return self.dense(ops.take(ops.reshape(x, (-1, self.config.hidden_dim)), starts, axis=0))
         return self.dense(ops.take_along_axis(x, starts[:, :, None], axis=1))
 
-    def compute_output_shape(self, x_shape, starts_shape=None):
+    def compute_output_shape(self, x_shape, starts_shape=None, visible_shape=None):
         return (*(starts_shape or x_shape[:1]), self.config.hidden_dim)
 
     def get_config(self):
@@ -200,9 +204,10 @@ def bert_encoder(
         x, probabilities = EncoderBlock(config, seed=seeds[index], name=f"block_{index}")(x, bias)
         hidden_states.append(x)
         attentions.append(probabilities)
+    seen = {"visible": inputs["padding_mask"], "packed": packed} if config.pooling == "mean" else {}
     outputs = {
         "sequence_output": x,
-        "pooled_output": Pooler(config, seed=seeds[-3], name="pooler")(x),
+        "pooled_output": Pooler(config, seed=seeds[-3], name="pooler")(x, **seen),
         "hidden_states": hidden_states,
     }
     if return_attentions:
@@ -223,9 +228,15 @@ def with_example_starts(encoder: keras.Model) -> keras.Model:
     if not isinstance(encoder.get_layer("padding_bias"), PackedBias):
         raise ValueError("The encoder was not made for packed rows; make it by bert_encoder(…, packed=True).")
     starts = keras.Input((), dtype="int32", name="example_starts")
-    pooled = encoder.get_layer("pooler")(encoder.output["sequence_output"], starts)
     inputs = {**encoder.input, "example_starts": starts}
-    return keras.Model(inputs, {**encoder.output, "pooled_output": pooled}, name=encoder.name)
+    return keras.Model(inputs, {**encoder.output, "pooled_output": pool_examples(encoder, starts)}, name=encoder.name)
+
+
+def pool_examples(encoder: keras.Model, starts):
+    """The pooled outputs of the examples in packed rows; `starts` as `Pooler` takes it."""
+    pooler = encoder.get_layer("pooler")
+    seen = {"visible": encoder.input["padding_mask"]} if pooler.config.pooling == "mean" else {}
+    return pooler(encoder.output["sequence_output"], starts, **seen)
 
 
 # === Config ===

@@ -50,7 +50,8 @@ def save_pretrained(
     What each format can hold:
 
     - `huggingface`: everything; this is the library's own format. transformers opens it, unless `embedding_dim`
-      is narrower than `hidden_dim`, or the set of heads has no class there (then it opens as `BertModel`).
+      is narrower than `hidden_dim`, or the set of heads has no class there, as none that pools the mean of the
+      tokens has (then it opens as `BertModel`).
     - `google`: everything but token classification and relations.
     - `keras_hub`: the encoder alone. keras-hub fixes tanh GELU and an epsilon of 1e-12 in its code; a model with
       another one is written with a warning, for keras-hub will compute something slightly different. One with

@@ -212,6 +212,8 @@ def write_huggingface(settings: Settings) -> dict[str, Any]:
     """The `config.json` of a Hugging Face directory."""
     config, heads = settings.config, tuple(settings.heads or ())
     known = {frozenset(parts): name for name, parts in reversed(ARCHITECTURES.items())}  # of several the first
+    if config.pooling != "cls":  # their classes pool the first token, and would answer something else
+        known = {parts: name for parts, name in known.items() if not parts & {"classification", "next_sentence"}}
     values = {
         # A set of heads for which transformers has no class: it can open the encoder, we find the rest by our
         # own key.
@@ -239,6 +241,7 @@ def write_google(settings: Settings) -> dict[str, Any]:
     """The `bert_config.json` of a Google checkpoint."""
     config, rate = settings.config, settings.classifier_dropout
     _refuse_fewer_heads(config, "Google's BERT")
+    _refuse_mean(config, "Google's BERT")
     _warn_epsilon(config, "Google's")
     own = {} if rate is None else {"classifier_dropout": rate}
     return _with_own(_spell(config, "google"), config, read_google, own)
@@ -248,6 +251,7 @@ def write_keras_hub(settings: Settings) -> dict[str, Any]:
     """The `config.json` of a keras-hub preset."""
     config = settings.config
     _refuse_fewer_heads(config, "keras-hub's BertBackbone")
+    _refuse_mean(config, "keras-hub's BertBackbone")
     if config.table_dim != config.hidden_dim or config.activation == "relu":
         raise CheckpointError(
             f"keras-hub's BertBackbone has no embedding_dim={config.embedding_dim} with "
@@ -300,6 +304,14 @@ def _refuse_fewer_heads(config, whose):
             f"{whose} heads share the whole width: {config.num_heads} heads of {config.head_dim} in "
             f"hidden_dim={config.hidden_dim}, as remove_heads leaves them, cannot be said there. Use "
             "format='huggingface', which this library opens (transformers refuses the shapes)."
+        )
+
+
+def _refuse_mean(config, whose):
+    if config.pooling != "cls":
+        raise CheckpointError(
+            f"{whose} pools the state of the first token, this model has pooling={config.pooling!r}, which cannot be "
+            "said there. Use format='huggingface' (transformers opens it as BertModel), or train with pooling='cls'."
         )
 
 

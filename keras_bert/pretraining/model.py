@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_bert.config import BertConfig
-from keras_bert.encoder import PackedBias, bert_encoder, encoder_config
+from keras_bert.encoder import PackedBias, bert_encoder, encoder_config, pool_examples
 from keras_bert.heads import masked_lm_logits, next_sentence_logits
 from keras_bert.pretraining.sampled_softmax import (
     SampledAccuracy,
@@ -94,7 +94,7 @@ def pretraining_model(
         pooled = None
         if packed:
             inputs["example_starts"] = keras.Input((max_examples,), dtype="int32", name="example_starts")
-            pooled = encoder.get_layer("pooler")(encoder.output["sequence_output"], inputs["example_starts"])
+            pooled = pool_examples(encoder, inputs["example_starts"])
         outputs["nsp_logits"] = next_sentence_logits(encoder, pooled, seed=seed)
     model = model_class({**inputs, "masked_positions": positions}, outputs, name="pretraining")
     if token_counts is not None:

@@ -30,7 +30,7 @@ _OUTPUT = "class_logits"
 
 
 class TextClassifier(Task):
-    """BERT with a classifier on the pooled [CLS] state.
+    """BERT with a classifier on what its pooler gives.
 
     Args:
         model: A model with `class_logits`, from `bert_model(…, "classification")`.
@@ -67,6 +67,7 @@ class TextClassifier(Task):
         *,
         labels: Sequence[str] | None = None,
         kind: str = "single_label",
+        pooling: str | None = None,
         seed: int = 0,
         **kwargs,
     ) -> "Self":
@@ -76,6 +77,9 @@ class TextClassifier(Task):
             directory_or_name: A model directory, or a name.
             labels: The names of the classes. Without them the checkpoint must have a classifier with named classes.
             kind: `"single_label"`, `"multi_label"` (any number of labels for a text) or `"regression"` (a number).
+            pooling: What the head sees: `"cls"`, the first token, as in BERT's own classifiers, or `"mean"`, the mean
+                of all tokens. `None` is the mean for sentence encoders such as all-MiniLM-L6-v2, and the first token
+                otherwise.
             seed: Of the new head.
             kwargs: `sequence_length`, `long_texts`.
         """
@@ -88,7 +92,7 @@ class TextClassifier(Task):
             model, tokenizer = load_model(directory_or_name, seed=seed)
             return cls(model, tokenizer, labels=known, kind=kind, **kwargs)
         labels = check_labels(labels, kind)
-        encoder, tokenizer = cls._load_parts(directory_or_name, seed)
+        encoder, tokenizer = cls._load_parts(directory_or_name, seed, pooling=pooling)
         model = bert_model(None, "classification", num_classes=len(labels or ("",)), encoder=encoder, seed=seed)
         return cls(model, tokenizer, labels=labels, kind=kind, fresh_heads=True, **kwargs)
 

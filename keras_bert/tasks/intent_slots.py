@@ -122,6 +122,7 @@ class IntentSlots(Task):
         intents: Sequence[str],
         slots: Sequence[str],
         scheme: str = "BIO",
+        pooling: str | None = None,
         seed: int = 0,
         **kwargs,
     ) -> "IntentSlots":
@@ -132,11 +133,12 @@ class IntentSlots(Task):
             intents: The names of the intents; `read_commands(path).intents` lists those of a file.
             slots: The kinds of slots, or their tags; `read_commands(path).entity_kinds` lists those of a file.
             scheme: The scheme of the model's tags. Data may be in any.
+            pooling: What the intent is read from: `"cls"` or `"mean"`, as for `TextClassifier`; `None` suits the model.
             seed: Of the new heads.
             kwargs: `constrained`, `splitting`, `sequence_length`.
         """
         intents, tags = check_labels(intents, "single_label"), make_tags(slots, scheme)
-        encoder, tokenizer = cls._load_parts(directory_or_name, seed)
+        encoder, tokenizer = cls._load_parts(directory_or_name, seed, pooling=pooling)
         model = _build(encoder, len(intents), len(tags), seed=seed)
         return cls(model, tokenizer, intents=intents, tags=tags, scheme=scheme, fresh_heads=True, **kwargs)
 

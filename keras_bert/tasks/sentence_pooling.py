@@ -4,12 +4,14 @@ Takes an encoder, gives a model with `sentence_embedding [B, H]`. A room of its 
 from plain rows (answers, devices) and from packed ones (training), where the tokens of a text stand somewhere in the
 rows; the layer has no weights, so a model with it is saved as an ordinary encoder.
 
-Drawn for the edge: the mean is a matrix product with the mask, and of vectors that are made to length 1 the sum of
-squares has a small number added to it, so that nothing is divided by zero and no op is needed that TFLite has not.
+Drawn for the edge: of vectors that are made to length 1 the sum of squares has a small number added to it, so that
+nothing is divided by zero and no op is needed that TFLite has not.
 """
 
 import keras
 from keras import ops
+
+from keras_bert.pooling import mean_of_tokens
 
 POOLINGS = ("mean", "cls", "pooler")
 OUTPUT = "sentence_embedding"
@@ -49,20 +51,11 @@ class SentencePooling(keras.layers.Layer):
     def _pool(self, states, visible, starts):
         if self.pooling == "pooler":
             return states
-        width = states.shape[-1]
-        if starts is not None:
-            states = ops.reshape(states, (-1, width))  # [R * T, H]
-        if self.pooling == "cls":
-            return states[:, 0, :] if starts is None else ops.take(states, starts, axis=0)
-        if starts is None:
-            share = ops.cast(visible, self.compute_dtype)  # [B, T]
-            summed = ops.matmul(share[:, None, :], states)[:, 0, :]
-        else:
-            numbers = ops.arange(1, ops.shape(starts)[0] + 1, dtype="int32")
-            owners = ops.cast(ops.reshape(visible, (1, -1)), "int32")
-            share = ops.cast(owners == numbers[:, None], self.compute_dtype)  # [X, R * T]
-            summed = ops.matmul(share, states)
-        return summed / ops.maximum(ops.sum(share, axis=-1, keepdims=True), 1.0)
+        if self.pooling == "mean":
+            return mean_of_tokens(states, visible, starts)
+        return (
+            states[:, 0, :] if starts is None else ops.take(ops.reshape(states, (-1, states.shape[-1])), starts, axis=0)
+        )
 
     def compute_output_shape(self, states_shape, visible_shape=None, starts_shape=None):
         return (*(starts_shape or states_shape[:1]), states_shape[-1])

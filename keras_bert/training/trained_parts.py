@@ -86,7 +86,8 @@ def is_head(path: str) -> bool:
 def reinitialize_top(model: keras.Model, blocks: int, *, seed: int) -> list[str]:
     """Give the top blocks and the pooler fresh random weights; gives the names of those layers.
 
-    What pretraining taught the top layers is its own task, and on few examples it is in the way (Zhang et al. 2020).
+    What pretraining taught the top layers is its own task, and on few examples it is in the way (Zhang et al. 2020). A
+    pooler of the mean stays: pretraining has taught it nothing, it lets the mean through.
 
     Example:
         >>> reinitialize_top(bert_encoder(BertConfig.preset("tiny")), 1, seed=0)
@@ -98,7 +99,7 @@ def reinitialize_top(model: keras.Model, blocks: int, *, seed: int) -> list[str]
     if blocks == 0:
         return []
     names = [f"block_{index}" for index in range(config.num_layers - blocks, config.num_layers)]
-    names += [layer.name for layer in model.layers if layer.name == "pooler"]
+    names += [layer.name for layer in model.layers if layer.name == "pooler" and config.pooling == "cls"]
     for name, layer_seed in zip(names, spread_seed(seed, len(names)), strict=True):
         weights = model.get_layer(name).weights
         for weight, weight_seed in zip(weights, spread_seed(layer_seed, len(weights)), strict=True):
