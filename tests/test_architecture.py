@@ -25,6 +25,7 @@ ORDER = (
     "packed_batches",
     "dropout",
     "attention_bias",
+    "pooling",
     "embeddings",
     "encoder",
     "heads",

@@ -18,27 +18,38 @@ from keras_bert.tasks.sentence_modules import read_sentence_modules
 from keras_bert.weight_copying import copy_weights
 
 
-def choose_pooling(encoder: keras.Model, pooling: str | None, directory_or_name: str | os.PathLike) -> keras.Model:
+def suited_pooling(directory_or_name: str | os.PathLike) -> str | None:
+    """`"mean"` where a directory says in sentence-transformers' files that it was trained by the mean; else `None`.
+
+    Example:
+        ```python
+        suited_pooling("all-MiniLM-L6-v2")  # 'mean'
+        ```
+    """
+    try:
+        said = read_sentence_modules(find_directory(directory_or_name)).pooling
+    except CheckpointError:  # modules that no embedder here computes; the encoder itself is whole
+        return None
+    return said if said == "mean" else None
+
+
+def with_pooling(encoder: keras.Model, pooling: str) -> keras.Model:
     """The encoder with another pooling, or as it is where it has that one.
 
     A pooler that is new to the mean begins by letting it through: its kernel is the identity.
 
     Args:
         encoder: From `load_encoder`.
-        pooling: `"cls"` or `"mean"`; `None` is the mean where the directory says that of itself in
-            sentence-transformers' files, and otherwise what the encoder has.
-        directory_or_name: Where it came from.
+        pooling: `"cls"` or `"mean"`.
 
     Example:
         ```python
         encoder, tokenizer = keras_bert.load_encoder("all-MiniLM-L6-v2")
-        encoder = choose_pooling(encoder, None, "all-MiniLM-L6-v2")  # the mean
+        encoder = with_pooling(encoder, "mean")
         ```
     """
     config = encoder_config(encoder)
-    if pooling is None and config.pooling == "cls":
-        pooling = _said(directory_or_name)
-    if pooling is None or pooling == config.pooling:
+    if pooling == config.pooling:
         return encoder
     chosen = bert_encoder(config.replace(pooling=pooling))
     copy_weights(encoder, chosen)
@@ -47,11 +58,3 @@ def choose_pooling(encoder: keras.Model, pooling: str | None, directory_or_name:
         dense.kernel.assign(np.eye(config.hidden_dim))
         dense.bias.assign(np.zeros(config.hidden_dim))
     return chosen
-
-
-def _said(directory_or_name):
-    try:
-        said = read_sentence_modules(find_directory(directory_or_name)).pooling
-    except CheckpointError:  # modules that no embedder here computes; the encoder itself is whole
-        return None
-    return said if said == "mean" else None

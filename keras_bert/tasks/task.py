@@ -7,6 +7,7 @@ directory are the same for all tasks; a task adds its heads, its loss, its measu
 
 import copy
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
 from keras_bert.config import BertConfig
 from keras_bert.encoder import INPUT_NAMES, bert_encoder, encoder_config, with_example_starts
 from keras_bert.packed_batches import packed_batches, packed_shape
-from keras_bert.tasks.chosen_pooling import choose_pooling
+from keras_bert.tasks.chosen_pooling import suited_pooling, with_pooling
 from keras_bert.tasks.learned_ranges import LearnedRanges, read_ranges, write_ranges
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.saved_tasks import read_settings, write_settings
@@ -410,16 +411,18 @@ class Task(ABC):
     def _load_parts(cls, directory_or_name, seed, *, pooling="as stored"):
         """An encoder with pretrained weights and its tokenizer; an error where there is no vocabulary.
 
-        `pooling` is for tasks whose heads take `pooled_output`, as `choose_pooling` knows it.
+        `pooling` is for tasks whose heads take `pooled_output`: `"cls"`, `"mean"`, or `None` for what suits the model.
         """
-        encoder, tokenizer = load_encoder(directory_or_name, seed=seed)
+        pooling = suited_pooling(directory_or_name) if pooling is None else pooling
+        with warnings.catch_warnings():
+            if pooling == "mean":
+                warnings.filterwarnings("ignore", ".* has no pooler", UserWarning)  # the mean needs none
+            encoder, tokenizer = load_encoder(directory_or_name, seed=seed)
         if tokenizer is None:
             raise ValueError(
                 f"{directory_or_name} has no vocab.txt, so texts cannot be tokenized; add the model's own vocabulary."
             )
-        if pooling != "as stored":
-            encoder = choose_pooling(encoder, pooling, directory_or_name)
-        return encoder, tokenizer
+        return encoder if pooling in (None, "as stored") else with_pooling(encoder, pooling), tokenizer
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write model, tokenizer, labels and settings to one directory, which transformers opens too."""
