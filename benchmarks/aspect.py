@@ -23,9 +23,8 @@ def prepare(arguments):
     keras_bert.keep_freed_memory()
     files = (f"{arguments.set}_Train_v2.xml", f"{arguments.set}_Test_Gold.xml")
     train, test = (read_aspects(arguments.data / name, kind=arguments.kind) for name in files)
-    classifier = AspectClassifier.from_pretrained(
-        arguments.model, sequence_length=arguments.length, seed=arguments.seed
-    )
+    options = {"sequence_length": arguments.length, "seed": arguments.seed, "pooling": "cls"}  # as the peer has it
+    classifier = AspectClassifier.from_pretrained(arguments.model, **options)
     return classifier, classifier._prepare(train[: arguments.examples], None), test
 
 

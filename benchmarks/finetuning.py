@@ -38,7 +38,8 @@ def prepare(arguments):
     import keras_bert
 
     train, dev = read(arguments)
-    classifier = keras_bert.TextClassifier.from_pretrained(MODEL, labels=["0", "1"], sequence_length=LENGTH, seed=0)
+    options = {"labels": ["0", "1"], "sequence_length": LENGTH, "pooling": "cls"}  # as the peers have it
+    classifier = keras_bert.TextClassifier.from_pretrained(MODEL, seed=0, **options)
     return classifier, train, dev
 
 

@@ -7,8 +7,8 @@
 `full` trains on a whole training set; the best measurement on the dev set counts, as is usual for GLUE. `few` takes
 1,000 examples and five seeds, and compares `standard` and `few_sample`: the last weights count, nothing is chosen
 on the dev set, and every run is printed, degenerate ones too. DIR holds `glue/`. With `--output` every run is also
-written as a line of JSON; with `--save` the models of `full` are kept: `inference.py` and `teacher_to_student.py` take
-them.
+written as a line of JSON; with `--save` the models of `full` are kept: `teacher_to_student.py` takes them, and
+those with `--pooling cls`, which other runtimes have too, `inference.py`.
 """
 
 import argparse
@@ -29,10 +29,10 @@ from keras_bert.tasks.glue import glue_metrics, glue_task, read_glue
 MODEL, LENGTH = "all-MiniLM-L6-v2", 128
 
 
-def new_classifier(task, model, seed=0):
-    if task.kind == "regression":
-        return keras_bert.TextClassifier.from_pretrained(model, kind="regression", sequence_length=LENGTH, seed=seed)
-    return keras_bert.TextClassifier.from_pretrained(model, labels=task.labels, sequence_length=LENGTH, seed=seed)
+def new_classifier(task, arguments, seed=0):
+    kind = {"kind": "regression"} if task.kind == "regression" else {"labels": task.labels}
+    options = {"sequence_length": LENGTH, "pooling": arguments.pooling, "seed": seed}
+    return keras_bert.TextClassifier.from_pretrained(arguments.model, **kind, **options)
 
 
 def measure(task, classifier, dev):
@@ -47,7 +47,7 @@ def full(arguments, write):
     for name in arguments.tasks:
         task = glue_task(name)
         train, dev = (read_glue(task, arguments.data / "glue", split) for split in ("train", "dev"))
-        classifier = new_classifier(task, arguments.model, arguments.seeds[0])
+        classifier = new_classifier(task, arguments, arguments.seeds[0])
         start = time.perf_counter()
         report = classifier.fit(
             train,
@@ -91,7 +91,7 @@ def few(arguments, write):
                 patience=None,
                 learning_rate=arguments.learning_rate,
             )
-            report = new_classifier(task, arguments.model).fit(rows, validation_data=dev, recipe=plan, verbose=0)
+            report = new_classifier(task, arguments).fit(rows, validation_data=dev, recipe=plan, verbose=0)
             for run in report.runs:
                 write({"task": task.name, "recipe": recipe, **run.__dict__, "seconds": round(run.seconds)})
             mean, std = round(report.mean, 4), round(report.std, 4)
@@ -105,6 +105,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="holds glue/")
     parser.add_argument("--tasks", nargs="+", default=["SST-2"])
     parser.add_argument("--model", default=MODEL)
+    parser.add_argument("--pooling", choices=("cls", "mean"), help="default: what suits the model, the mean for MiniLM")
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--learning-rate", type=float, help="default: by the model's width, 8e-5 for MiniLM")
     parser.add_argument("--examples", type=int, default=1000)

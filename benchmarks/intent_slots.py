@@ -21,7 +21,7 @@ def prepare(arguments):
     keras_bert.keep_freed_memory()
     train, test = (read_commands(arguments.data / "snips" / split) for split in ("train", "test"))
     names = {"intents": train.intents, "slots": train.entity_kinds}
-    options = {"sequence_length": arguments.length, "seed": arguments.seed}
+    options = {"sequence_length": arguments.length, "seed": arguments.seed, "pooling": "cls"}  # as the peer has it
     model = IntentSlots.from_pretrained(arguments.model, **names, **options)
     return model, model._prepare(train[: arguments.examples], None), test
 
