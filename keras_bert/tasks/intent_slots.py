@@ -1,8 +1,8 @@
 """Commands → what is wanted and with what: an intent for the sentence and slots in it, by one model.
 
 `IntentSlots` takes a pretrained model, the intents and the kinds of slots. One encoder feeds both heads, as JointBERT
-does it: the pooled state of the sentence decides on the intent, each word's first piece on its tag, and the two losses are added.
-It is a task file like every other: the heads, the losses, the measure, and what an answer is.
+does it: the pooled state of the sentence decides on the intent, each word's first piece on its tag, and the two losses
+are added. It is a task file like every other: the heads, the losses, the measure, and what an answer is.
 """
 
 import os
