@@ -1,8 +1,9 @@
 """Files and the lengths of real texts → how long each file takes for such texts, side by side in a fresh process.
 
 `benchmark` repeats one length; an app sees short and long texts in turn, and a file that takes any length pays for each
-change. Here rows of the texts' own lengths run one after the other, through every file in turn, so that what else the
-machine does disturbs all files alike. A room of its own because the search, the report and the benchmarks compare files
+change. Here rows of the texts' own lengths run one after the other, some dozens through each file in turn, so that what
+else the machine does disturbs all files alike and a large file does not drive a small one out of the processor's caches
+before each of its rows. A room of its own because the search, the report and the benchmarks compare files
 by it. The process has no TensorFlow.
 """
 
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+_TURN = 32  # rows
 
 
 @dataclass(frozen=True)
@@ -96,9 +99,10 @@ def _measure_here():
         for row in own[:4]:
             runtime.outputs(row)
     times = np.full((len(runtimes), len(rows[0])), np.inf)
-    for _ in range(request["rounds"]):
-        for place in range(len(rows[0])):
-            for number, runtime in enumerate(runtimes):
+    turns = np.array_split(np.arange(len(rows[0])), -(-len(rows[0]) // _TURN))
+    for turn in turns * request["rounds"]:
+        for number, runtime in enumerate(runtimes):
+            for place in turn:
                 start = time.perf_counter()
                 runtime.outputs(rows[number][place])
                 times[number, place] = min(times[number, place], (time.perf_counter() - start) * 1e3)
