@@ -47,19 +47,15 @@ def texts_and_intents(split, smoke):
 def candidates(config, smoke, seed):
     """The model as it is, and what is left of it without the blocks, heads and neurons that matter least."""
     training = keras_bert.Recipe(
-        name="student", learning_rate=2e-4, epochs=1 if smoke else 5, evaluations=2, patience=None, seeds=(seed,)
+        name="student", learning_rate=2e-4, epochs=1 if smoke else 4, evaluations=2, patience=None, seeds=(seed,)
     )
     cuts = lean_sizes(config)[0]  # of MiniLM 4 of 6 blocks, 4 of 12 heads, 512 of 1,536 neurons
-    lean = export.ModelPlan(
-        name="lean student",
-        stage="distill",
-        trim=1,
-        **cuts,
-        copies=0 if smoke else 8,
-        training=training,
-    )
-    rows = [export.Candidate(recipe=recipe) for recipe in ("float32", "dynamic_int8")]
-    return [*rows, *(export.Candidate(model=lean, recipe=recipe) for recipe in ("dynamic_int8", "all_int4"))]
+    # Its vocabulary stays: 743 texts do not have the words that people will say.
+    lean = export.ModelPlan(name="lean student", stage="distill", **cuts, copies=0 if smoke else 8, training=training)
+    return [
+        *(export.Candidate(recipe=recipe) for recipe in ("float32", "dynamic_int8", "all_int4")),
+        *(export.Candidate(model=lean, recipe=recipe) for recipe in ("dynamic_int8", "all_int4")),
+    ]
 
 
 def main():

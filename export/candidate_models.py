@@ -14,6 +14,7 @@ import export
 from export.app_examples import Examples
 from export.candidates import ModelPlan
 from export.deployment_data import DeploymentData
+from export.distillation_losses import Hidden, Logits
 from keras_bert.tasks.augmentation import NearestWords, augment
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.saved_tasks import load_task
@@ -156,7 +157,10 @@ class ModelMaker:
             options["label_weight"] = 0.0  # a word more or less may change what a text means
         rows = self._texts(plan).labelled
         if plan.quantized is None:
-            export.distill(self.teacher, task, rows, **options)
+            # What is left of the teacher is as wide: its last states say more than its answers do.
+            is_wide = plan.cuts and not plan.sizes and self.teacher.name != "similarity"
+            losses = [Logits(), Hidden()] if is_wide else None
+            export.distill(self.teacher, task, rows, losses=losses, **options)
         else:
             export.train_quantized(task, rows, teacher=self.teacher, quantization=plan.quantized, **options)
         return task
