@@ -24,6 +24,8 @@ SEARCHED = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4", 
 _FRESH, _STARTED = 320_000, 60_000
 # Shares of the teacher's blocks, heads and neurons that lean students keep.
 _LEAN = ((2 / 3, 1 / 3, 1 / 3), (1 / 2, 1 / 3, 1 / 4))
+# Fewer texts do not have the words that will be asked: by 743 of them a trimmed model lost 9 points, by 67,000 0.7.
+_TRIMMED_BY = 10_000
 _AUGMENTED = 20_000  # up to so many texts, copies with replaced words are worth their teacher's time
 
 
@@ -213,13 +215,14 @@ def _plans(task, examples, seed):
     for keep in sorted({-(-2 * layers // 3), -(-layers // 2)} - {layers, 0}, reverse=True):
         name = f"{keep} of {layers} blocks"
         plans.append(ModelPlan(name=name, stage="layers", trim=1, layers=keep, training=training))
+    trim = 1 if examples >= _TRIMMED_BY else None
     copies = min(20, _AUGMENTED // examples) if task.name == "classification" else 0
     for cuts in lean_sizes(task.config):
         plans.append(
             ModelPlan(
                 name=f"lean {cuts['layers']}×{cuts['heads']}×{cuts['neurons']}",
                 stage="distill",
-                trim=1,
+                trim=trim,
                 **cuts,
                 copies=copies,
                 training=_training("lean", examples * (1 + copies), 2 * _STARTED, 2e-4, seed),
@@ -232,7 +235,7 @@ def _plans(task, examples, seed):
             ModelPlan(
                 name=f"student {sizes['num_layers']}×{sizes['hidden_dim']}",
                 stage="distill",
-                trim=1,
+                trim=trim,
                 sizes=tuple(sorted(sizes.items())),
                 copies=copies,
                 training=_training("student", examples * (1 + copies), total, rate, seed),
