@@ -1,10 +1,12 @@
 """MiniLM on GLUE: what fine-tuning reaches, with each task's own metric on its dev set.
 
     python benchmarks/glue_results.py full --data DIR --tasks SST-2 --epochs 2 --learning-rate 5e-5   # 30 minutes
+    python benchmarks/glue_results.py full --data DIR --tasks SST-2 --epochs 2 --runs 3 --state state/  # three times that
     python benchmarks/glue_results.py full --data DIR --tasks MRPC STS-B CoLA RTE --epochs 5 --learning-rate 5e-5
     python benchmarks/glue_results.py few --data DIR --tasks SST-2 MRPC RTE                            # about 2 hours
 
-`full` trains on a whole training set; the best measurement on the dev set counts, as is usual for GLUE. `few` takes
+`full` trains on a whole training set; the best measurement on the dev set counts, as is usual for GLUE; with `--runs`
+the weights of several runs are averaged, and with `--state` a killed benchmark goes on where it was. `few` takes
 1,000 examples and five seeds, and compares `standard` and `few_sample`: the last weights count, nothing is chosen
 on the dev set, and every run is printed, degenerate ones too. DIR holds `glue/`. With `--output` every run is also
 written as a line of JSON; with `--save` the models of `full` are kept: `teacher_to_student.py` takes them, and
@@ -54,7 +56,9 @@ def full(arguments, write):
             validation_data=dev,
             epochs=arguments.epochs,
             learning_rate=arguments.learning_rate,
-            seeds=(arguments.seeds[0],),
+            seeds=tuple(arguments.seeds[: arguments.runs]),
+            average=arguments.runs > 1,
+            directory=None if arguments.state is None else arguments.state / task.name,
             evaluations=arguments.evaluations,
             patience=None,  # measured several times an epoch, two without a gain say nothing
             metric={"CoLA": "matthews"}.get(task.name),
@@ -62,12 +66,15 @@ def full(arguments, write):
         )
         seconds = time.perf_counter() - start
         numbers = {metric: round(value, 4) for metric, value in measure(task, classifier, dev).items()}
-        speed = len(train) * report.best.steps / (-(-len(train) // report.recipe.batch_size)) / seconds
+        steps = sum(run.steps for run in report.runs)
+        speed = len(train) * steps / (-(-len(train) // report.recipe.batch_size)) / seconds
         write(
             {
                 "task": task.name,
                 "examples": len(train),
                 **numbers,
+                "runs": {run.seed: round(run.score, 4) for run in report.runs},
+                "averaged": report.averaged,
                 "seconds": round(seconds),
                 "per_second": round(speed, 1),
             }
@@ -113,6 +120,8 @@ def main():
         "--evaluations", type=int, help="with full: how often the dev set is measured (default: epochs)"
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--runs", type=int, default=1, help="with full: average so many runs, by the first seeds")
+    parser.add_argument("--state", type=Path, help="with full: where unfinished runs are kept")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--save", type=Path, help="with full: a directory for the fine-tuned models")
     parser.add_argument("--verbose", type=int, default=2)

@@ -6,8 +6,8 @@
 The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
 the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and of their
 neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in stages: the teacher's
-hidden states on the training phrases and some mixed sentences, its logits on all of them, and at last its logits once
-more with every matrix in 4 bits (`export.train_quantized`). SST-2's training texts are phrases of some 9 words, its dev
+hidden states on the training phrases and some mixed sentences, its logits on all of them, and its logits once more
+after the neurons and tokens that it needs least have gone. SST-2's training texts are phrases of some 9 words, its dev
 texts sentences of 19, so sentences are mixed from the training set: a phrase inside of a sentence gives way to another
 of about its length, or two phrases are joined; the teacher says what they mean. DIR of `--data` holds `glue/`. Files
 are measured on the dev set through LiteRT: accuracy, size, and the time of every dev text with its own length, batch 1,
@@ -39,7 +39,7 @@ from keras_bert.tasks.saved_tasks import load_task
 
 BARS = {"smaller": 25.0, "faster": 12.0, "accuracy": 0.975}
 JOINTS = (" , ", " and ", " but ", " -- ", " ; ")
-FILES = (("student", "dynamic_int8"), ("student", "all_int4"), ("student, trained for it,", "all_int4"))
+FILES = (("student", "dynamic_int8"), ("student", "all_int4"))
 
 
 # === Texts ===
@@ -101,55 +101,51 @@ def train_student(arguments, teacher, train, dev):
         picked = pick_layers(teacher.config.num_layers, arguments.blocks).blocks
         pairs = [(block, picked[block - 1] + 1) for block in sorted({(arguments.blocks + 1) // 2, arguments.blocks})]
     some = texts + mixed[: arguments.hidden_sentences]
-    stages = (
-        ("states", some, [Hidden(pairs), Logits()], arguments.learning_rate, arguments.hidden_epochs),
-        ("logits", texts + mixed, [Logits()], arguments.learning_rate / 2, arguments.epochs),
-    )
-    for name, texts, losses, rate, epochs in stages:
-        if not epochs:
-            continue
-        start = time.perf_counter()
-        report = export.distill(
-            teacher,
-            student,
-            as_rows(texts, [teacher.labels[place % 2] for place in range(len(texts))]),  # labels that count nothing
-            losses=losses,
-            label_weight=0.0,
-            validation_data=dev,
-            recipe=recipe(arguments, rate, epochs),
-            cache=arguments.work / "teacher",
-            directory=arguments.work / f"state-{name}",
-            verbose=2,
-        )
-        print(f"{name}: {report.best.score:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
+    losses = [Hidden(pairs), Logits()]
+    distill_stage(arguments, teacher, student, dev, "states", some, losses, rate=1.0, epochs=arguments.hidden_epochs)
+    everything = texts + mixed
+    distill_stage(arguments, teacher, student, dev, "logits", everything, [Logits()], rate=0.5, epochs=arguments.epochs)
     student.save(place)
     return student
 
 
-def train_for_four_bits(arguments, teacher, student, train, dev):
-    """The student with the rounding of its file, which it learns to live with."""
-    place = arguments.work / "student-int4"
-    if (place / "config.json").is_file():
-        return load_task(place)
-    texts = train.texts + mix_sentences(train.texts, arguments.sentences, arguments.seed)
-    student.save(arguments.work / "copy")
-    quantized = load_task(arguments.work / "copy")
-    report = export.train_quantized(
-        quantized,
-        as_rows(texts, [teacher.labels[place % 2] for place in range(len(texts))]),
-        quantization="all_int4",
-        teacher=teacher,
-        losses=[Logits()],
+def distill_stage(arguments, teacher, student, dev, name, texts, losses, *, rate, epochs):
+    """Train the student on the teacher's answers to these texts; `rate` is a share of the learning rate."""
+    if not epochs:
+        return
+    start = time.perf_counter()
+    report = export.distill(
+        teacher,
+        student,
+        as_rows(texts, [teacher.labels[place % 2] for place in range(len(texts))]),  # labels that count nothing
+        losses=losses,
         label_weight=0.0,
         validation_data=dev,
-        recipe=recipe(arguments, arguments.learning_rate / 4, arguments.int4_epochs),
+        recipe=recipe(arguments, rate * arguments.learning_rate, epochs),
         cache=arguments.work / "teacher",
-        directory=arguments.work / "state-int4",
+        directory=arguments.work / f"state-{name}",
         verbose=2,
     )
-    print(f"four bits: {report.best.score:.4f}", flush=True)
-    quantized.save(place)
-    return quantized
+    print(f"{name}: {report.best.score:.4f}, {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def shrink_student(arguments, teacher, student, train, dev):
+    """The trained student without the neurons that matter least to it and without rare tokens, trained once more.
+
+    By now the student's own neurons say which of them matter; cut to the same size at first, it learns less.
+    """
+    place = arguments.work / "smaller"
+    if (place / "config.json").is_file():
+        return load_task(place)
+    smaller, report = export.trim_vocabulary(student, train.texts, min_count=arguments.last_min_count)
+    print(report)
+    smaller, report = remove_neurons(smaller, train, keep=arguments.last_neurons, verbose=False)
+    print(report)
+    texts = train.texts + mix_sentences(train.texts, arguments.sentences, arguments.seed)
+    aims = {"rate": 0.5, "epochs": arguments.last_epochs}
+    distill_stage(arguments, teacher, smaller, dev, "smaller", texts, [Logits()], **aims)
+    smaller.save(place)
+    return smaller
 
 
 def train_alone(arguments, teacher, train, dev):
@@ -198,18 +194,15 @@ def recipe(arguments, rate, epochs, dropout=0.0):
 # === Files ===
 
 
-def write_files(arguments, teacher, student, quantized, train):
+def write_files(arguments, teacher, student, train):
     """The teacher's file first. All are for any length."""
-    tasks = dict(zip([name for name, _ in FILES], (student, student, quantized), strict=True))
     texts = [train.texts[index] for index in np.random.default_rng(0).permutation(len(train))[:256]]
     found = []
     for number, (name, stored) in enumerate((("teacher", "float32"), *FILES)):
         path = arguments.work / f"{number}-{stored}.tflite"
         if not path.is_file():
-            data = texts if stored == "all_int4" and name == "student" else None
-            export.convert(
-                tasks.get(name, teacher), path, recipe=stored, lengths="dynamic", calibration=data, check=False
-            )
+            task, data = (teacher, None) if name == "teacher" else (student, texts)
+            export.convert(task, path, recipe=stored, lengths="dynamic", calibration=data, check=False)
         found.append((f"{name} {stored}", path))
     return found
 
@@ -259,7 +252,9 @@ def main():
     parser.add_argument("--hidden-sentences", type=int, default=30_000, help="of them, for the first stage")
     parser.add_argument("--hidden-epochs", type=float, default=4)
     parser.add_argument("--epochs", type=float, default=2)
-    parser.add_argument("--int4-epochs", type=float, default=0.5)
+    parser.add_argument("--last-epochs", type=float, default=1.5, help="after the last cut")
+    parser.add_argument("--last-neurons", type=int, default=320, help="that each block keeps at last")
+    parser.add_argument("--last-min-count", type=int, default=3, help="rarer tokens go at last")
     parser.add_argument("--learning-rate", type=float, default=2e-4)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--student", choices=("pruned", "narrow"), default="pruned")
@@ -280,8 +275,9 @@ def main():
     if arguments.smoke:
         train, dev = (type(rows)(rows.examples[: arguments.smoke], rows.report) for rows in (train, dev))
     student = train_student(arguments, teacher, train, dev)
-    quantized = train_for_four_bits(arguments, teacher, student, train, dev)
-    files = write_files(arguments, teacher, student, quantized, train)
+    if arguments.last_epochs and arguments.student == "pruned":
+        student = shrink_student(arguments, teacher, student, train, dev)
+    files = write_files(arguments, teacher, student, train)
     print_table(files, *measure(files, dev, arguments.rounds), arguments.work)
     if arguments.without_teacher:
         alone = train_alone(arguments, teacher, train, dev)

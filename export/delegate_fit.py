@@ -2,7 +2,8 @@
 
 Keras writes `x[:, 0]` as a STRIDED_SLICE that removes a dimension: one that keeps it and a RESHAPE say the same. With a
 dynamic length, a dense layer on `[1, T, H]` computes the shapes of two reshapes from SHAPE, GATHER and PACK: a constant
-shape with one −1 says the same.
+shape with one −1 says the same. And `ops.take` lets ids below zero count from a table's end, with three ops for each
+lookup; no id is.
 """
 
 import numpy as np
@@ -14,6 +15,7 @@ from export.tflite_file import type_name
 def fit_delegate(model) -> None:
     """Rewrite a parsed file in place; what cannot be said more simply stays."""
     for editor in editors(model):
+        _take_ids_as_they_are(editor)
         operators = []
         for operator in editor.graph.operators:
             if editor.is_op(operator, "STRIDED_SLICE"):
@@ -33,6 +35,30 @@ def _drop_unread(graph):
         before = len(graph.operators)
         read = {int(index) for operator in graph.operators for index in operator.inputs} | set(map(int, graph.outputs))
         graph.operators = [one for one in graph.operators if read.intersection(map(int, one.outputs))]
+
+
+# === Lookups ===
+
+
+def _take_ids_as_they_are(editor):
+    """`GATHER(table, SELECT(ids < 0, ids + rows, ids))` as `GATHER(table, ids)`."""
+    makers = {int(output): operator for operator in editor.graph.operators for output in operator.outputs}
+    for operator in editor.graph.operators:
+        chosen = makers.get(int(operator.inputs[1])) if editor.is_op(operator, "GATHER") else None
+        if chosen is None or not editor.is_op(chosen, "SELECT_V2"):
+            continue
+        condition, wrapped, ids = (int(index) for index in chosen.inputs)
+        is_below = _reads(editor, makers.get(condition), "LESS", ids, lambda zero: zero == 0)
+        if is_below and _reads(editor, makers.get(wrapped), "ADD", ids, lambda rows: rows > 0):
+            operator.inputs = np.array([operator.inputs[0], ids], np.int32)
+
+
+def _reads(editor, operator, name, ids, is_fine):
+    """Whether an operator is the op of that name on the ids and a constant that is as it should be."""
+    if operator is None or not editor.is_op(operator, name) or int(operator.inputs[0]) != ids:
+        return False
+    value = editor.value(int(operator.inputs[1]), "INT32")
+    return value is not None and value.size == 1 and bool(is_fine(value.item()))
 
 
 # === Reshapes ===

@@ -28,6 +28,7 @@ from export.matrix_names import name_matrices
 from export.matrix_recipes import quantize_matrices
 from export.metadata import add_metadata, describe_task
 from export.op_audit import audit_ops
+from export.position_rows import drop_positions
 from export.quantized_tables import quantize_tables
 from export.recipes import Recipe, find_recipe
 from export.tflite_file import parse, serialize
@@ -76,8 +77,8 @@ def convert(
             `"static_int16x8"`, `"weight_int4"`, `"all_int4"`.
         lengths: One or several sequence lengths T, each a signature `length_T`: a text pays for the shortest one that
             it fits. Or `None`, or `"dynamic"`: one signature `dynamic` whose inputs `[1, length]` are resized at run
-            time, so that a text of 12 tokens costs 12 tokens. `"auto"` is 128, for questions 384, or what the task
-            reads where that is less.
+            time, so that a text of 12 tokens costs 12 tokens, up to the task's `sequence_length`. `"auto"` is 128, for
+            questions 384, or what the task reads where that is less.
         calibration: For the recipes that measure activations: batches or rows of model inputs (a `tf.data.Dataset` or
             any iterable, labels beside them or not), or, for a task, its texts: a list of inputs, labelled data in any
             form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used. A task that
@@ -113,7 +114,10 @@ def convert(
     if calibration is not None:
         calibration = calibration_rows(task_or_model, calibration, max(lengths, default=None))
     archive, keys = _draw_signatures(model, lengths)
-    content = rewrite(convert_saved_model(archive, keys), recipe, calibration, model=model, learned=learned)
+    longest = task_or_model.sequence_length if isinstance(task_or_model, Task) else None
+    content = rewrite(
+        convert_saved_model(archive, keys), recipe, calibration, model=model, learned=learned, longest=longest
+    )
     audit_ops(content).check()
     if isinstance(task_or_model, Task):
         content = describe_file(content, task_or_model, Path(path).stem, recipe)
@@ -229,6 +233,7 @@ def rewrite(
     *,
     model: keras.Model | None = None,
     learned: LearnedRanges | None = None,
+    longest: int | None = None,
 ) -> bytes:
     """The converter's float file → the file of the recipe.
 
@@ -238,9 +243,12 @@ def rewrite(
         calibration: Model inputs, as `convert` takes them.
         model: The Keras model; needed where the recipe has exceptions, or with `learned`.
         learned: What the task was trained with, instead of calibration.
+        longest: The most tokens of a row, where they are fewer than the model's positions.
     """
     file = parse(content)
     fit_delegate(file)
+    if longest is not None:
+        drop_positions(file, longest)
     fuse_biases(file)
     statistics = None
     if calibration is not None and recipe.calibration != "unused" and learned is None:

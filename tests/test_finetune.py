@@ -252,6 +252,46 @@ def test_degenerate_runs_start_again_with_the_next_seed():
     assert "degenerate" in str(report) and "0.7000 ± 0.1000" in str(report)
 
 
+def averaged_run(scores):
+    """Two seeds and what is measured of their mean; gives the weights of each measurement, too."""
+    seen, scores = [], iter(scores)
+
+    def measure(model):
+        seen.append(values(model))
+        return next(scores)
+
+    recipe = Recipe(epochs=1, seeds=(0, 1), learning_rate=1e-2, average=True)
+    return (*run(recipe, measure), seen)
+
+
+def test_the_mean_of_two_runs_is_kept_where_it_is_better():
+    model, report, seen = averaged_run([Score(0.6), Score(0.7), Score(0.8)])
+    assert report.averaged == (1, 0) and report.score == 0.8 and report.best.score == 0.7
+    assert "kept the mean of seeds 1, 0: 0.8000" in str(report)
+    for path, value in values(model).items():
+        expected = seen[1][path] if "seed" in path else (seen[0][path] + seen[1][path]) / 2
+        np.testing.assert_allclose(value, expected, atol=1e-6, err_msg=path)
+
+
+@pytest.mark.parametrize("mean", [Score(0.65), Score(0.9, degenerate=True)])
+def test_a_mean_that_is_worse_is_not_kept(mean):
+    model, report, seen = averaged_run([Score(0.6), Score(0.7), mean])
+    assert report.averaged == (1,) and report.score == 0.7
+    for path, value in values(model).items():
+        np.testing.assert_array_equal(value, seen[1][path], err_msg=path)
+
+
+def test_without_validation_data_all_runs_are_averaged():
+    recipe = Recipe(epochs=1, seeds=(0, 1), learning_rate=1e-2)
+    singles = [run(dataclasses.replace(recipe, seeds=(seed,)), None)[0] for seed in (0, 1)]
+    model, report = run(dataclasses.replace(recipe, average=True), None)
+    assert set(report.averaged) == {0, 1} and np.isnan(report.score)
+    for path, value in values(model).items():
+        if path.endswith("kernel"):
+            mean = np.mean([values(single)[path] for single in singles], axis=0)
+            np.testing.assert_allclose(value, mean, atol=1e-5, err_msg=path)
+
+
 def test_a_step_budget_beats_epochs_on_small_data():
     measured = []
 
@@ -315,7 +355,14 @@ def test_recipes_print_and_refuse_nonsense():
     assert find_recipe("lora", lora_rank=4).lora_rank == 4
     with pytest.raises(ValueError, match="'standard', 'few_sample'"):
         find_recipe("standart")
-    for wrong in ({"trains": "nothing"}, {"epochs": 0}, {"mixout": 1.0}, {"dropout": 1.5}, {"seeds": ()}):
+    for wrong in (
+        {"trains": "nothing"},
+        {"epochs": 0},
+        {"mixout": 1.0},
+        {"dropout": 1.5},
+        {"seeds": ()},
+        {"average": True},
+    ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             dataclasses.replace(Recipe(), **wrong)
 

@@ -48,10 +48,25 @@ def test_dynamic_length_computes_each_text_at_its_own(task, dynamic):
     runner = Interpreter(str(dynamic.path)).get_signature_runner("dynamic")
     expected, answers = [], []
     for text in ["good", "the plot was very very dull and it is bad", "a film", *TEXTS]:
-        inputs = {name: value.numpy()[:, :32] for name, value in pack(task.tokenizer, [text]).items()}
+        inputs = {name: value.numpy()[:, :16] for name, value in pack(task.tokenizer, [text]).items()}
         answers.append(runner(**inputs)["probabilities"][0])
         expected.append(softmax(task.model(inputs, training=False)["class_logits"].numpy()[0]))
     np.testing.assert_allclose(answers, expected, atol=0.03)
+
+
+def test_positions_that_no_text_reaches_are_not_stored(task, tmp_path):
+    paths = {}
+    for what in (task, task.model):
+        paths[what] = tmp_path / f"{len(paths)}.tflite"
+        export.convert(what, paths[what], recipe="float32", lengths="dynamic")
+    graphs = {what: parse(path.read_bytes()).subgraphs[0] for what, path in paths.items()}
+    tables = {what: [tensor.shape.tolist() for tensor in graph.tensors] for what, graph in graphs.items()}
+    width = task.config.hidden_dim
+    assert [16, width] in tables[task] and [16, width] not in tables[task.model]
+    runner = Interpreter(str(paths[task])).get_signature_runner("dynamic")
+    row = {name: np.ones((1, 17), np.int32) for name in ("token_ids", "segment_ids", "padding_mask")}
+    with pytest.raises(RuntimeError):
+        runner(**row)
 
 
 def test_strings_go_in_where_the_tokenizer_ops_are_linked(task, tmp_path):

@@ -44,6 +44,7 @@ def add(commands) -> None:
     group.add_argument("--steps", type=int, help="at least so many steps, for small data")
     group.add_argument("--batch-size", type=int, help="instead of the recipe's")
     group.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="a run each; the best is kept")
+    group.add_argument("--average", action="store_true", help="keep the mean of the seeds' weights, where it is better")
     group.add_argument("--metric", help="what decides on validation data (accuracy, macro_f1, matthews …)")
     group.add_argument("--balanced", action="store_true", help="weigh classes so that each counts the same")
     group.add_argument("--sequence-length", type=int, help="the most tokens (default: 128; for questions 384)")
@@ -68,6 +69,8 @@ def run(arguments) -> dict:
         changes["label_smoothing"] = arguments.label_smoothing
     if arguments.seeds:
         changes["seeds"] = tuple(arguments.seeds)
+    if arguments.average:
+        changes["average"] = True
     state = arguments.output / "state"
     report = task.fit(
         train,
@@ -85,7 +88,7 @@ def run(arguments) -> dict:
     _say(arguments, str(report))
     return {
         "model": str(arguments.output),
-        report.metric: round(report.best.score, 4),
+        report.metric: round(report.score, 4),
         "examples": len(train),
         "seconds": round(sum(trial.seconds for trial in report.runs), 1),
     }

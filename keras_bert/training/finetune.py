@@ -25,6 +25,7 @@ from keras_bert.training.recipes import Recipe
 from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.training_model import TrainingModel
+from keras_bert.training.weight_averaging import RunWeights, average_runs
 from keras_bert.weight_copying import to_numpy
 from keras_bert.whole_files import write_whole
 
@@ -54,6 +55,8 @@ class FinetuneReport:
         parameters: How many parameters trained.
         history: The measurements of the best run.
         interrupted: Whether Ctrl-C ended it; the model is then the best so far.
+        averaged: The seeds whose weights the model is the mean of (`Recipe.average`); empty where it is that of `best`.
+        averaged_score: The score of that mean.
         notes: What was cut or dropped on the way.
     """
 
@@ -63,11 +66,18 @@ class FinetuneReport:
     parameters: ParameterCount
     history: tuple[dict, ...]
     interrupted: bool = False
+    averaged: tuple[int, ...] = ()
+    averaged_score: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
+    def score(self) -> float:
+        """What the model that was kept scores on the validation data; NaN where there is none."""
+        return self.best.score if self.averaged_score is None else self.averaged_score
+
+    @property
     def best(self) -> Run:
-        """The run whose model was kept."""
+        """The best run, whose model was kept unless the runs were averaged."""
         return max(self.runs, key=lambda run: (not run.degenerate, np.nan_to_num(run.score, nan=-np.inf)))
 
     @property
@@ -95,7 +105,10 @@ class FinetuneReport:
             for run in self.runs
         ]
         if len(self.runs) > 1:
-            lines.append(f"  mean {self.metric} {self.mean:.4f} ± {self.std:.4f}; kept seed {self.best.seed}")
+            is_mean = len(self.averaged) > 1
+            seeds = f"the mean of seeds {', '.join(map(str, self.averaged))}" if is_mean else f"seed {self.best.seed}"
+            kept = f"kept {seeds}: {self.score:.4f}"
+            lines.append(f"  mean {self.metric} {self.mean:.4f} ± {self.std:.4f}; {kept}")
         if self.interrupted:
             lines.append("  interrupted: the model is the best so far")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
@@ -113,7 +126,7 @@ def finetune(
     directory: str | os.PathLike | None = None,
     verbose: int | str = "auto",
 ) -> tuple[keras.Model, FinetuneReport]:
-    """Train a model by a recipe, once for each seed, and keep the best.
+    """Train a model by a recipe, once for each seed, and keep the best, or the mean of those that go together.
 
     Args:
         build: Gives a fresh model with pretrained weights, by seed.
@@ -137,6 +150,7 @@ def finetune(
     """
     recipe = recipe.for_width(768)  # tasks know the width of their models; without one it is BERT-base's
     runs: list = []
+    learned: list = []
     best: Any = None  # the model and its history; there is at least one seed
     interrupted = False
     seeds, spare = list(recipe.seeds), itertools.count(max(recipe.seeds) + 1)
@@ -144,7 +158,9 @@ def finetune(
     while seeds and not interrupted:
         seed = seeds.pop(0)
         place = None if directory is None else Path(directory) / f"seed-{seed}"
-        trial = _Trial(build, batches, replace(recipe, seeds=(seed,)), loss, steps_per_epoch, measure, metric)
+        trial = _Trial(
+            build, batches, replace(recipe, seeds=(seed,), average=False), loss, steps_per_epoch, measure, metric
+        )
         run, interrupted = trial.train(place, verbose)
         runs.append(run)
         if run.degenerate and restarts and not interrupted:
@@ -153,7 +169,13 @@ def finetune(
         report = FinetuneReport(recipe, metric, tuple(runs), trial.parameters, tuple(trial.keeper.history), interrupted)
         if report.best is run:
             best = (trial.model, report.history)
-    return best[0], replace(report, history=best[1])
+        if recipe.average and not run.degenerate:
+            learned.append(RunWeights.of(trial.model, seed, run.score))
+    report = replace(report, history=best[1])
+    if len(learned) > 1 and not interrupted:
+        averaged, score = average_runs(best[0], learned, measure)
+        report = replace(report, averaged=averaged, averaged_score=score)
+    return best[0], report
 
 
 class _Trial:

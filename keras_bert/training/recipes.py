@@ -34,6 +34,8 @@ class Recipe:
         attention_dropout: Rate on attention probabilities; `None` keeps the model's.
         classifier_dropout: Rate before the heads; `None` keeps the model's.
         seeds: One run each; the model with the best validation score is kept.
+        average: Whether the mean of the runs' weights is kept instead of the best run's: that of all runs that do not
+            lower its validation score (Wortsman et al. 2022). For more seeds than one.
         restarts: How many more seeds may be tried for runs that degenerate (one class for every text).
     """
 
@@ -58,6 +60,7 @@ class Recipe:
     attention_dropout: float | None = None
     classifier_dropout: float | None = None
     seeds: tuple[int, ...] = (0,)
+    average: bool = False
     restarts: int = 0
 
     def __post_init__(self):
@@ -65,6 +68,8 @@ class Recipe:
             raise ValueError(f"trains={self.trains!r}: expected one of {', '.join(map(repr, TRAINED_PARTS))}.")
         if not self.seeds:
             raise ValueError("seeds=() gives no run; expected at least one number.")
+        if self.average and len(self.seeds) < 2:
+            raise ValueError(f"average=True with seeds={self.seeds}: expected two or more runs to average.")
         for name in ("epochs", "batch_size", "learning_rate"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number over 0.")
