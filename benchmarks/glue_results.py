@@ -1,7 +1,7 @@
 """MiniLM on GLUE: what fine-tuning reaches, with each task's own metric on its dev set.
 
     python benchmarks/glue_results.py full --data DIR --tasks SST-2 --epochs 2 --learning-rate 5e-5   # 30 minutes
-    python benchmarks/glue_results.py full --data DIR --tasks SST-2 --epochs 2 --runs 3 --state state/  # three times that
+    python benchmarks/glue_results.py full --data DIR --tasks SST-2 --epochs 2 --runs 3 --state state/  # 90
     python benchmarks/glue_results.py full --data DIR --tasks MRPC STS-B CoLA RTE --epochs 5 --learning-rate 5e-5
     python benchmarks/glue_results.py few --data DIR --tasks SST-2 MRPC RTE                            # about 2 hours
 

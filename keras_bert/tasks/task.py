@@ -17,21 +17,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.bucketing import (
-    bucket_boundaries,
-    bucketed_batches,
-    length_sorted_batches,
-    restore_order,
-    restore_token_order,
-)
 from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
 from keras_bert.config import BertConfig
-from keras_bert.encoder import INPUT_NAMES, bert_encoder, encoder_config, with_example_starts
-from keras_bert.packed_batches import packed_batches, packed_shape
+from keras_bert.encoder import bert_encoder, encoder_config, with_example_starts
 from keras_bert.tasks.chosen_pooling import suited_pooling, with_pooling
 from keras_bert.tasks.learned_ranges import LearnedRanges, read_ranges, write_ranges
 from keras_bert.tasks.prepared_data import PreparedData
+from keras_bert.tasks.row_outputs import inference_graph, row_outputs
 from keras_bert.tasks.saved_tasks import read_settings, write_settings
+from keras_bert.tasks.training_batches import training_batches
 from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts
 from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.best_weights import Score
@@ -276,24 +270,9 @@ class Task(ABC):
 
     def _training_batches(self, data, batch_size, *, packed=False, table=None):
         """A function from seed, epoch and number of epochs to batches, and how many an epoch has."""
-        tokenized = data.tokenized if table is None else data.tokenized.renumbered(table)
-        given = (tokenized, self._targets(data.labels))
-        options = {"batch_size": batch_size, "sample_weights": data.weights}
-        group = data.texts_per_example
-        if packed:
-            sizes = {"batch_size": batch_size, "hidden_dim": self.config.hidden_dim, "group": group}
-            shape = packed_shape(tokenized.lengths, **sizes)
-        else:
-            widths = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
-
-        def batches(seed, epoch, epochs):
-            order = {"epoch": epoch, "epochs": epochs, **options}
-            if packed:
-                return packed_batches(*given, shape=shape, seed=seed, group=group, **order)
-            # Filled up, the last batch is one shape less for XLA to compile.
-            return bucketed_batches(*given, boundaries=widths, shuffle_seed=seed, fill_last=True, **order)
-
-        return batches, -(-len(tokenized) // (group * batch_size))
+        sizes = {"sequence_length": self.sequence_length, "hidden_dim": self.config.hidden_dim}
+        options = {"batch_size": batch_size, "packed": packed, "table": table}
+        return training_batches(data, self._targets(data.labels), **sizes, **options)
 
     def _targets(self, labels):
         """The labels by the name of the output."""
@@ -375,34 +354,15 @@ class Task(ABC):
         return tokenized, np.arange(len(tokenized)), (note,) if cut else ()
 
     def _outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
-        """The outputs for each row, in the order of the rows, computed in batches of similar length.
-
-        Those of `token_outputs` come as `[tokens, …]`, without padding, in the order of `tokenized.packed()`.
-        """
+        """The outputs for each row, in the order of the rows; those of tokens as `row_outputs` gives them."""
         forward = self._forward(self.model if model is None else model)
-        boundaries = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
-        batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=boundaries)
-        collected: dict[str, list] = {}
-        for inputs in batches:
-            for name, value in forward(inputs).items():
-                value = value.numpy()
-                if name in self.token_outputs:
-                    value = value[inputs["padding_mask"].numpy() > 0]
-                collected.setdefault(name, []).append(value)
-        outputs = {name: np.concatenate(values) for name, values in collected.items()}
-        return {
-            name: restore_token_order(values, order, tokenized.lengths)
-            if name in self.token_outputs
-            else restore_order(values, order)
-            for name, values in outputs.items()
-        }
+        sizes = {"sequence_length": self.sequence_length, "batch_size": batch_size}
+        return row_outputs(forward, tokenized, token_outputs=self.token_outputs, **sizes)
 
     def _forward(self, model):
         """Inference as one graph for all lengths; the last model's is kept, because tracing takes seconds."""
         if self._last_forward is None or self._last_forward[0] is not model:
-            spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
-            function = tf.function(lambda inputs: model(inputs, training=False), input_signature=[spec])
-            self._last_forward = (model, function)
+            self._last_forward = (model, inference_graph(model))
         return self._last_forward[1]
 
     # === Directories ===
