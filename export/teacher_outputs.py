@@ -1,7 +1,8 @@
 """A teacher and texts → what it thinks of them, computed once and kept on the disk.
 
 Takes a task, tokenized texts and the names of tensors; gives arrays. A room of its own because a teacher is several
-times as slow as its student: asked again in every epoch, it would cost most of the training.
+times as slow as its student: asked again in every epoch, it would cost most of the training. Killed on the way, it goes
+on with the texts that it has not answered yet.
 """
 
 import hashlib
@@ -12,11 +13,14 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from keras_bert.bucketing import bucket_boundaries, length_sorted_batches, restore_order, restore_token_order
+from keras_bert.tasks.row_outputs import row_outputs
 from keras_bert.tasks.task import Task
 from keras_bert.tokenized_texts import TokenizedTexts
 from keras_bert.weight_copying import to_numpy
 from keras_bert.whole_files import write_whole
+
+_ANSWERED = "answered.json"
+_TEXTS_OF_A_PART = 2048  # some seconds of a teacher: what a kill can cost
 
 
 def teacher_outputs(
@@ -44,35 +48,62 @@ def teacher_outputs(
         float32 `[texts, C]`; float16 for vectors of tokens, of which there are many.
     """
     place = None if cache is None else Path(cache) / _fingerprint(model, tokenized, token_outputs)
-    if place is not None and (place / "done.json").is_file():
-        names = json.loads((place / "done.json").read_text(encoding="utf-8"))
-        return {name: np.load(place / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names}
-    found = _compute(task, model, tokenized, token_outputs, batch_size, verbose)
-    if place is not None:
-        _keep(place, found)
-    return found
-
-
-def _compute(task, model, tokenized, token_outputs, batch_size, verbose):
+    kept = _Kept(place, len(tokenized), int(tokenized.lengths.sum()), token_outputs)
+    if kept.rows_done < len(tokenized):
+        progress = keras.utils.Progbar(len(tokenized), unit_name="text", verbose=int(verbose))
+        progress.update(kept.rows_done)
+    ends = np.concatenate([[0], np.cumsum(tokenized.lengths)])  # where the tokens of each row begin
     forward = task._forward(model)
-    boundaries = bucket_boundaries(tokenized.lengths, sequence_length=task.sequence_length)
-    batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=boundaries)
-    progress = keras.utils.Progbar(-(-len(tokenized) // batch_size), unit_name="batch", verbose=int(verbose))
-    collected: dict[str, list] = {}
-    for inputs in batches:
-        real = inputs["padding_mask"].numpy() > 0
-        for name, value in forward(inputs).items():
-            value = value.numpy()
-            value = value[real].astype(np.float16) if name in token_outputs else value.astype(np.float32)
-            collected.setdefault(name, []).append(value)
-        progress.add(1)
-    outputs = {name: np.concatenate(values) for name, values in collected.items()}
-    return {
-        name: restore_token_order(values, order, tokenized.lengths)
-        if name in token_outputs
-        else restore_order(values, order)
-        for name, values in outputs.items()
-    }
+    for first in range(kept.rows_done, len(tokenized), _TEXTS_OF_A_PART):
+        rows = np.arange(first, min(first + _TEXTS_OF_A_PART, len(tokenized)))
+        sizes = {"sequence_length": task.sequence_length, "batch_size": batch_size}
+        found = row_outputs(forward, tokenized.take(rows), token_outputs=token_outputs, **sizes)
+        kept.add(found, rows[-1] + 1, token=int(ends[first]))
+        progress.update(kept.rows_done)
+    return kept.arrays()
+
+
+class _Kept:
+    """The arrays as far as they go, in memory or in files that are as long as they will be from the start."""
+
+    def __init__(self, place, rows, tokens, token_outputs):
+        self.place, self.rows, self.tokens, self.token_outputs = place, rows, tokens, token_outputs
+        self.rows_done, self._arrays = 0, {}
+        if place is not None and (place / _ANSWERED).is_file():
+            state = json.loads((place / _ANSWERED).read_text(encoding="utf-8"))
+            self.rows_done = state["rows"]
+            self._arrays = {name: self._open(name, "r+") for name in state["outputs"]}
+
+    def add(self, found, rows_done, *, token):
+        """Keep the outputs of the next rows, whose tokens begin at `token`."""
+        for name, values in found.items():
+            of_tokens = name in self.token_outputs
+            if name not in self._arrays:
+                shape = (self.tokens if of_tokens else self.rows, *values.shape[1:])
+                self._arrays[name] = self._new(name, shape, np.float16 if of_tokens else np.float32)
+            begin = token if of_tokens else self.rows_done
+            self._arrays[name][begin : begin + len(values)] = values
+        self.rows_done = int(rows_done)
+        if self.place is not None:
+            for array in self._arrays.values():
+                array.flush()
+            # Last, so that rows without it are not taken for answered.
+            write_whole(
+                self.place / _ANSWERED, json.dumps({"rows": self.rows_done, "outputs": sorted(self._arrays)}) + "\n"
+            )
+
+    def _new(self, name, shape, dtype):
+        if self.place is None:
+            return np.empty(shape, dtype)
+        self.place.mkdir(parents=True, exist_ok=True)
+        return np.lib.format.open_memmap(self.place / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+
+    def _open(self, name, mode):
+        return np.load(self.place / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
+
+    def arrays(self):
+        """All of them; what is on the disk cannot be written to."""
+        return self._arrays if self.place is None else {name: self._open(name, "r") for name in self._arrays}
 
 
 def _fingerprint(model, tokenized, token_outputs):
@@ -84,11 +115,3 @@ def _fingerprint(model, tokenized, token_outputs):
     for array in tokenized.packed():
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:16]
-
-
-def _keep(place, arrays):
-    place.mkdir(parents=True, exist_ok=True)
-    for name, array in arrays.items():
-        np.save(place / f"{name}.npy", array, allow_pickle=False)
-    # Last, so that arrays without it are not taken for whole.
-    write_whole(place / "done.json", json.dumps(sorted(arrays)) + "\n")

@@ -238,10 +238,41 @@ def test_teachers_are_asked_once(tmp_path, monkeypatch):
     texts, labels = reviews(32, seed=8)
     options = {"losses": [Logits(), Hidden()], "epochs": 1, "cache": tmp_path / "cache", **FAST}
     distill(teacher(), make_student(teacher(), num_layers=1, verbose=False), texts, labels, **options)
-    monkeypatch.setattr(export.teacher_outputs, "_compute", lambda *_: pytest.fail("the teacher was asked again"))
+    monkeypatch.setattr(
+        export.teacher_outputs, "row_outputs", lambda *_, **__: pytest.fail("the teacher was asked again")
+    )
     distill(teacher(), make_student(teacher(), num_layers=1, verbose=False), texts, labels, **options)
     with pytest.raises(pytest.fail.Exception):  # other texts are not in the cache
         distill(teacher(), make_student(teacher(), num_layers=1, verbose=False), texts[:16], labels[:16], **options)
+
+
+def test_a_teacher_that_was_killed_goes_on_with_the_texts_that_are_left(tmp_path, monkeypatch):
+    tokenized, _, _ = teacher()._tokenize(reviews(22, seed=8)[0])
+    model = keras.Model(
+        teacher().model.input,
+        {"logits": teacher().model.output["class_logits"], "states": teacher().model.get_layer("embeddings").output},
+    )
+    ask, asked = export.teacher_outputs.row_outputs, []
+
+    def row_outputs(forward, part, **options):
+        asked.append(len(part))
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return ask(forward, part, **options)
+
+    options = {"token_outputs": ("states",), "verbose": False}
+    whole = export.teacher_outputs.teacher_outputs(teacher(), model, tokenized, **options)
+    monkeypatch.setattr(export.teacher_outputs, "_TEXTS_OF_A_PART", 8)
+    monkeypatch.setattr(export.teacher_outputs, "row_outputs", row_outputs)
+    with pytest.raises(KeyboardInterrupt):
+        export.teacher_outputs.teacher_outputs(teacher(), model, tokenized, cache=tmp_path, **options)
+    found = export.teacher_outputs.teacher_outputs(teacher(), model, tokenized, cache=tmp_path, **options)
+    assert asked == [8, 8, 6, 6]
+    for name, tolerance in (("logits", 1e-5), ("states", 2e-3)):
+        assert found[name].dtype == whole[name].dtype
+        np.testing.assert_allclose(found[name], whole[name], atol=tolerance)
+    with pytest.raises(ValueError, match="read-only"):
+        found["logits"][0] = 0
 
 
 def test_several_teachers_are_averaged():
