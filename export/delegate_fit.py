@@ -45,7 +45,7 @@ def _take_ids_as_they_are(editor):
     makers = {int(output): operator for operator in editor.graph.operators for output in operator.outputs}
     for operator in editor.graph.operators:
         chosen = makers.get(int(operator.inputs[1])) if editor.is_op(operator, "GATHER") else None
-        if chosen is None or not editor.is_op(chosen, "SELECT_V2"):
+        if chosen is None or not any(editor.is_op(chosen, name) for name in ("SELECT", "SELECT_V2")):
             continue
         condition, wrapped, ids = (int(index) for index in chosen.inputs)
         is_below = _reads(editor, makers.get(condition), "LESS", ids, lambda zero: zero == 0)

@@ -18,15 +18,17 @@ import tensorflow as tf
 
 from export.app_examples import task_reader
 from export.app_outputs import app_model, app_outputs
-from export.bias_fusion import fuse_biases
 from export.calibration import collect_statistics
 from export.calibration_data import calibration_rows
 from export.conversion_check import check_conversion
 from export.delegate_fit import fit_delegate
+from export.dense_form import join_dense_layers
+from export.file_editor import drop_unused
 from export.learned_numbers import learned_ranges
 from export.matrix_names import name_matrices
 from export.matrix_recipes import quantize_matrices
 from export.metadata import add_metadata, describe_task
+from export.norm_form import shorten_norms
 from export.op_audit import audit_ops
 from export.position_rows import drop_positions
 from export.quantized_tables import quantize_tables
@@ -249,7 +251,9 @@ def rewrite(
     fit_delegate(file)
     if longest is not None:
         drop_positions(file, longest)
-    fuse_biases(file)
+    join_dense_layers(file)
+    shorten_norms(file)
+    drop_unused(file)
     statistics = None
     if calibration is not None and recipe.calibration != "unused" and learned is None:
         statistics = collect_statistics(serialize(file), calibration)

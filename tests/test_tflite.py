@@ -1,5 +1,6 @@
 """Lengths, forms, files and errors of the TFLite conversion; what the recipes keep is in test_recipes.py."""
 
+import collections
 import dataclasses
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from ai_edge_litert.interpreter import Interpreter, InterpreterWithCustomOps
 import export
 from export.op_audit import OpAudit, audit_ops
 from export.recipes import RECIPES
-from export.tflite_file import describe, parse, put_buffers_inline, serialize
+from export.tflite_file import describe, parse, put_buffers_inline, schema, serialize
 from export.tflite_strings import TEXT_OPS, convert_strings
 from export.verification import VerificationError
 from keras_bert import TextClassifier, pack
@@ -52,6 +53,32 @@ def test_dynamic_length_computes_each_text_at_its_own(task, dynamic):
         answers.append(runner(**inputs)["probabilities"][0])
         expected.append(softmax(task.model(inputs, training=False)["class_logits"].numpy()[0]))
     np.testing.assert_allclose(answers, expected, atol=0.03)
+
+
+def count_ops(path):
+    """How often each op is in a file, by name."""
+    file = parse(path.read_bytes())
+    names = {number: name for name, number in vars(schema().BuiltinOperator).items() if isinstance(number, int)}
+    codes = [names[max(code.builtinCode, code.deprecatedBuiltinCode)] for code in file.operatorCodes]
+    return collections.Counter(codes[one.opcodeIndex] for graph in file.subgraphs for one in graph.operators)
+
+
+def test_layers_have_the_same_short_form_for_any_length_as_for_one(tmp_path):
+    directory, random = tiny_tasks.pretrained_directory(), np.random.default_rng(0)
+    task = TextClassifier.from_pretrained(directory, labels=["bad", "good"], sequence_length=16)
+    for weight in task.model.trainable_weights:  # a scale of one or a bias of zero would be left out
+        weight.assign(weight + 0.1 * random.standard_normal(weight.shape))
+    counts = {}
+    for lengths in (16, "dynamic"):
+        artifact = export.convert(task, tmp_path / f"{lengths}.tflite", recipe="float32", lengths=lengths)  # and checks
+        counts[lengths] = count_ops(artifact.path)
+    blocks = task.config.num_layers
+    for count in counts.values():
+        assert count["FULLY_CONNECTED"] == 6 * blocks + 2  # with the pooler and the classifier
+        assert count["SUB"] == 2 * blocks + 2  # one for each normalization, one for the mask
+        assert not count["NEG"] and not count["SQUARED_DIFFERENCE"] and not count["SELECT_V2"] and not count["SELECT"]
+        assert count["MUL"] == 3 * (2 * blocks + 1) + 1  # no factor behind the queries
+    assert counts["dynamic"]["RESHAPE"] == counts[16]["RESHAPE"]
 
 
 def test_positions_that_no_text_reaches_are_not_stored(task, tmp_path):
