@@ -1,4 +1,4 @@
-# make demo: real weights → fine-tune → TFLite → answer a sentence.   make test: lint and all tests.
+# make demo: real weights → fine-tune → TFLite → answer a sentence.   make test: all tests.
 # Both make a virtual environment in .venv first and install into it what they need.
 
 PYTHON ?= python3

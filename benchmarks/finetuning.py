@@ -1,7 +1,7 @@
 """Fine-tuning on SST-2 beside its peers: examples per second and accuracy, same weights, data, batch size and epochs.
 
     python benchmarks/finetuning.py --data DIR --examples 3200                    # speed: about 8 minutes on 2 cores
-    python benchmarks/finetuning.py --data DIR --contenders ours torch --examples 67349 --epochs 1      # and accuracy
+    python benchmarks/finetuning.py --data DIR --contenders ours torch --examples 67349      # and accuracy
 
 DIR holds `glue/SST-2/`. The contenders: `ours` (what `TextClassifier.fit` trains: packed rows, the used rows of the
 token table, XLA), `torch` (transformers with length buckets, as `bucketing.py` makes them) and `hub` (keras-hub's

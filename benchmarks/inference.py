@@ -1,8 +1,8 @@
 """One fine-tuned classifier in every runtime: latency by length and threads, agreement with float32, accuracy, bars.
 
-    keras-bert finetune DIR/glue/SST-2 sst2/ --glue SST-2 --model all-MiniLM-L6-v2 --epochs 2
-    python benchmarks/inference.py --data DIR --model sst2/ --files built/         # about 25 minutes on 2 quiet cores
-    python benchmarks/inference.py --data DIR --model sst2/ --files built/ --threads 1 --rounds 1 --texts 100
+    python benchmarks/glue_results.py full --data DIR --tasks SST-2 --learning-rate 1e-4 --pooling cls --save trained/
+    python benchmarks/inference.py --data DIR --model trained/SST-2 --files built/   # about 25 minutes on 2 quiet cores
+    python benchmarks/inference.py --data DIR --model trained/SST-2 --files built/ --threads 1 --rounds 1 --texts 100
 
 DIR holds `glue/SST-2/`. Contenders (`inference_contenders.py`): our recipes by name; `hub` (keras-hub's
 BertTextClassifier by `model.export(format="litert")` at a fixed 128, float32) and `hub_int8` (the same with the

@@ -4,12 +4,11 @@
     python examples/assistant_demo.py --text "wake me at seven"
 
 Fine-tunes MiniLM (6 layers, 23 million parameters) on the bundled commands to a phone assistant, lets `export.deploy`
-look for the smallest file that keeps its accuracy (the model as it is in int8, a student that was made and distilled
-from it in int8 and int4), and writes it to demo_output/ with a SavedModel and report.html. Then it measures each stage
-on the held-out test set, and answers sentences through the TFLite file alone. At the end it prints something like:
+look for the smallest file that keeps its accuracy (the model as it is in float32, int8 and int4, a student that was
+made and distilled from it in int8 and int4), and writes it to demo_output/ with a SavedModel and report.html. All are
+measured on the validation set, the fine-tuned model and the chosen file on the held-out test set, too; then it answers
+sentences through the TFLite file alone. At the end it prints the table of README.md and answers like
 
-    stage                           validation    test       size   milliseconds
-    …
     » it's way too dark in the kitchen
       control_device (93%), then get_weather (3%); 0.8 ms
 """

@@ -1,7 +1,7 @@
 """One call from a fine-tuned model to the smallest file that keeps its accuracy, with a report of how it was chosen.
 
     python examples/deploy.py --model sentiment/ --train train.tsv --validation dev.tsv --time-limit 1800
-    python examples/deploy.py --smoke            # a tiny model and the bundled commands, a minute
+    python examples/deploy.py --smoke            # MiniLM and 48 of the bundled commands, a minute
 
 Takes a directory that `keras-bert finetune` wrote and labelled files; writes out/model.tflite, out/saved_model,
 out/report.html and the rest, and prints the table of all candidates. What is tried are values: here a student of one's
@@ -26,7 +26,7 @@ def main():
     parser.add_argument("--budget", type=float, default=0.01, help="how much accuracy may be lost")
     parser.add_argument("--time-limit", type=float, help="seconds")
     parser.add_argument("--output", type=Path, default=Path("out"))
-    parser.add_argument("--smoke", action="store_true", help="a tiny model on bundled data, to see that it runs")
+    parser.add_argument("--smoke", action="store_true", help="one epoch on bundled data, to see that it runs")
     arguments = parser.parse_args()
     if arguments.smoke:
         task, train, validation = smoke_task(arguments.model)

@@ -6,7 +6,7 @@
 
 Learns one vocabulary for both languages, trains a prefix language model on the pairs (a tenth of them, at most 1,000,
 is held out to measure on), prints BLEU beside that of copying the source, saves the model and translates with beams.
-With `--model` it begins with pretrained weights and their vocabulary instead. The end of `--smoke`:
+With `--model` it begins with pretrained weights and their vocabulary instead. Of the end of `--smoke`:
 
     » a dog runs
       ein hund läuft

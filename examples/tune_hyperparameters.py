@@ -6,7 +6,7 @@
 Tries learning rates, layer-wise decay and dropout for MiniLM on the bundled commands to a phone assistant, each trial a
 short fine-tuning that is judged on the validation set. At the end it prints the trials, the best first, like
 
-    » accuracy 0.9306  learning_rate 0.00021  layer_decay 0.95  dropout 0.0
+    » accuracy 0.9306  learning_rate 0.00021  layer_decay 0.95  dropout 0
 
 A stopped search goes on when it is started again: KerasTuner keeps its trials in the output directory.
 """

@@ -15,13 +15,14 @@ _KEEPS_DIMENSIONS = 5  # the first version of FULLY_CONNECTED that can
 
 def join_dense_layers(model) -> None:
     """Rewrite a parsed float file in place; an ADD or MUL that is no part of a dense layer stays."""
+    scaled: dict = {}  # signatures share their weights
     for editor in editors(model):
         for operator in list(editor.graph.operators):
             if editor.is_op(operator, "FULLY_CONNECTED"):
                 if _has_no_bias(operator):
                     _take_bias(editor, operator)
                 _keep_dimensions(editor, operator)
-                _take_factor(editor, operator)
+                _take_factor(editor, operator, scaled)
 
 
 # === Biases ===
@@ -96,7 +97,7 @@ def _extents(editor, index):
 # === Factors ===
 
 
-def _take_factor(editor, product):
+def _take_factor(editor, product, scaled):
     product_of = _only_reader(editor, int(product.outputs[0]), "MUL")
     if not product_of or _is_activated(product) or _is_activated(product_of):
         return
@@ -107,7 +108,10 @@ def _take_factor(editor, product):
     if factor is None or factor.size != 1 or is_shared or any(values is None for values in weights):
         return
     for index, values in zip(parts, weights, strict=True):
-        editor.tensor(index).buffer = editor.buffer(values * factor.astype(np.float32).item())
+        key = (editor.tensor(index).buffer, factor.item())
+        if key not in scaled:
+            scaled[key] = editor.buffer(values * factor.item())
+        editor.tensor(index).buffer = scaled[key]
     product.outputs = product_of.outputs
     _drop(editor, product_of)
 

@@ -29,6 +29,10 @@ def drop_positions(model, longest: int) -> None:
             values = editor.value(table)
             if values is None or values.ndim != 2 or len(values) <= longest:
                 continue
+            if len(editor.uses(table)) > 1:  # the converter stores equal constants once
+                shorter = editor.constant("positions", values[:longest], "FLOAT32")
+                operator.inputs = np.array([shorter, operator.inputs[1]], np.int32)
+                continue
             tensor = editor.tensor(table)
             tensor.buffer = editor.buffer(values[:longest])
             tensor.shape = np.array([longest, values.shape[1]], np.int32)

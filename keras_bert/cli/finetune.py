@@ -47,8 +47,16 @@ def add(commands) -> None:
     group.add_argument("--average", action="store_true", help="keep the mean of the seeds' weights, where it is better")
     group.add_argument("--metric", help="what decides on validation data (accuracy, macro_f1, matthews …)")
     group.add_argument("--balanced", action="store_true", help="weigh classes so that each counts the same")
-    group.add_argument("--sequence-length", type=int, help="the most tokens (default: 128; for questions 384)")
-    group.add_argument("--target-length", type=int, help="of seq2seq: the most tokens to write (default: 32)")
+    group.add_argument(
+        "--sequence-length",
+        type=int,
+        help="the most tokens (default: 128; for questions 384, for intents and slots 64)",
+    )
+    group.add_argument(
+        "--target-length",
+        type=int,
+        help="of seq2seq: the most tokens to write (default: a quarter of the row, at most 64)",
+    )
     group.add_argument("--label-smoothing", type=float, help="of seq2seq: 0.1 is usual (default: 0)")
     group.add_argument("--windows", action="store_true", help="read longer texts in windows instead of cutting them")
 

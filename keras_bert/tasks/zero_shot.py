@@ -44,7 +44,7 @@ class ZeroShotClassifier:
     Example:
         ```python
         classifier = ZeroShotClassifier.from_pretrained("all-MiniLM-L6-v2")
-        classifier.predict("The striker scored twice.", labels=["sport", "politics"])[0]  # Label('sport', 0.99)
+        classifier.predict("The striker scored twice.", labels=["sport", "politics"])[0]  # the likeliest label
         ```
     """
 
