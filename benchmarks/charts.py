@@ -51,6 +51,8 @@ CHARTS = (
     Chart(
         "finetuning", "Fine-tuning MiniLM on SST-2, examples per second (more is better)", "Fine-tuning", "examples/s"
     ),
+    Chart("student_size", "A classifier's file, MB (less is better)", "Teacher to student", "MB"),
+    Chart("student_time", "A text of SST-2 at its own length, ms (less is better)", "Teacher to student", "ms"),
     Chart(
         "inference", "A text of SST-2 at its own length, ms on one thread (less is better)", "Inference", "own length"
     ),
@@ -112,7 +114,7 @@ def _plain(name):
 
 
 def draw(chart: Chart, numbers: dict[str, float], path: Path) -> None:
-    """One picture: bars with their numbers, ours in colour."""
+    """One picture: bars with their numbers, ours, and of ours what was made small, in colour."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -123,7 +125,7 @@ def draw(chart: Chart, numbers: dict[str, float], path: Path) -> None:
         figure = Figure(figsize=(8, 0.7 + 0.34 * len(numbers)), layout="constrained")
         axes = figure.subplots()
         names = list(numbers)[::-1]
-        colours = [OURS if name.startswith("ours") else OTHERS for name in names]
+        colours = [OURS if name.startswith(("ours", "student")) else OTHERS for name in names]
         bars = axes.barh(names, [numbers[name] for name in names], color=colours, log=chart.log, height=0.72)
         axes.bar_label(bars, [f"{numbers[name]:,g}" for name in names], padding=4, color=INK, fontsize=9)
         axes.set_title(chart.title, loc="left", fontsize=11, color=INK)
