@@ -6,10 +6,10 @@
 
 Trains on SemEval-2014's XML, or on a TSV or JSONL file with the columns text, aspect and label; prints the report on
 the test data (a tenth of the training data where none is given), saves the model, and answers a sentence for each
-aspect. The end of `--smoke`:
+aspect. The end of `--smoke`, whose eight sentences teach it little:
 
     » The pizza was wonderful, but we had to wait an hour for a table.
-      pizza: positive (40%), wait: negative (39%)
+      pizza: negative (47%), wait: negative (50%)
 """
 
 import argparse

@@ -19,7 +19,7 @@ from export.deployment_data import DeploymentData
 from export.recipes import find_recipe
 from export.runtime import load
 from export.stream_latency import time_stream
-from export.tflite import convert
+from export.tflite import Drawing, convert, draw
 from export.trials import FAILED, MEASURED, SKIPPED, Trial, pareto_front
 from keras_bert.tasks.task import Task
 
@@ -73,6 +73,7 @@ class Search:
         self.models = ModelMaker(teacher, data, self.teacher_score, made, verbose=training)
         self.trials: list[Trial] = []
         self.reference: Trial | None = None
+        self._drawn: tuple[Task, object, Drawing] | None = None  # of several files in a row, most share a graph
 
     def file_of(self, trial: Trial) -> Path:
         """Where a row's file is kept."""
@@ -154,7 +155,7 @@ class Search:
         recipe = find_recipe(candidate.recipe)
         data = None if recipe.calibration == "unused" else self.data.calibration
         # The score decides, and not how far outputs are from Keras.
-        options = {"lengths": candidate.lengths, "calibration": data, "check": False}
+        options = {"calibration": data, "check": False, "drawing": self._draw(built.task, candidate.lengths)}
         artifact = convert(built.task, place, recipe=recipe, **options)
         score = self.data.score_file(built.task, load(place))
         teacher, ours = time_beside(self.data, (self.teacher, self._reference_file), (built.task, place))
@@ -167,6 +168,11 @@ class Search:
             "parameters": built.task.model.count_params(),
             "model_seconds": built.seconds,
         }
+
+    def _draw(self, task, lengths):
+        if self._drawn is None or self._drawn[0] is not task or self._drawn[1] != lengths:
+            self._drawn = (task, lengths, draw(task, lengths))
+        return self._drawn[2]
 
     # === What is not tried ===
 

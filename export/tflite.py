@@ -56,6 +56,38 @@ class Artifact:
         return f"{self.path}  {self.recipe}  {lengths}  {self.num_bytes / 1e6:.1f} MB"
 
 
+@dataclass(frozen=True)
+class Drawing:
+    """The float graph of a model for some lengths, from which files of all recipes are made (`draw`).
+
+    Args:
+        model: What was drawn: a task's model with the outputs of its file, or a functional model.
+        lengths: The sequence lengths; none where the length is dynamic.
+        content: The converter's file.
+    """
+
+    model: keras.Model
+    lengths: tuple[int, ...]
+    content: bytes
+
+
+def draw(task_or_model: Task | keras.Model, lengths: int | Sequence[int] | str | None = "auto") -> Drawing:
+    """The converter's part of `convert`, done once for several recipes.
+
+    Args:
+        task_or_model, lengths: As for `convert`; what writes texts cannot be drawn.
+
+    Example:
+        ```python
+        drawing = draw(classifier, "dynamic")
+        for recipe in ("dynamic_int8", "weight_int4"):
+            export.convert(classifier, f"{recipe}.tflite", recipe=recipe, drawing=drawing)
+        ```
+    """
+    model, found = _what_to_draw(task_or_model, lengths)
+    return Drawing(model, found, convert_saved_model(*_draw_signatures(model, found)))
+
+
 def convert(
     task_or_model: Task | keras.Model,
     path: str | Path,
@@ -65,6 +97,7 @@ def convert(
     calibration: Iterable | str | os.PathLike | None = None,
     num_beams: int | None = None,
     check: bool = True,
+    drawing: Drawing | None = None,
 ) -> Artifact:
     """Write a model as TFLite, batch 1, once it is seen to give the model's outputs.
 
@@ -89,6 +122,7 @@ def convert(
         check: Whether a file whose outputs are further from the model's than the recipe's tolerance is an error, and is
             not written. A handful of rows is compared: of the calibration data, or of texts of several kinds.
             `export.verify` compares answers and scores on your own data.
+        drawing: What `draw` made of the same task or model as it is now; `lengths` is then the drawing's.
 
     Example:
         >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
@@ -101,9 +135,7 @@ def convert(
         return _convert_writer(task_or_model, path, recipe, calibration, options)
     if num_beams is not None:
         raise ValueError(f"num_beams={num_beams!r} is for tasks that write; {type(task_or_model).__name__} does not.")
-    model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
-    _check_model(model)
-    lengths = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
+    model, found = (drawing.model, drawing.lengths) if drawing else _what_to_draw(task_or_model, lengths)
     learned = learned_ranges(task_or_model, recipe) if isinstance(task_or_model, Task) else None
     if recipe.calibration == "needed" and calibration is None and learned is None:
         raise ValueError(
@@ -111,21 +143,17 @@ def convert(
             "batches like those that the model will see, train the task for it with train_quantized, or take "
             "recipe='dynamic_int8'."
         )
-    if isinstance(task_or_model, Task):
-        _check_reading(task_or_model, max(lengths, default=task_or_model.sequence_length))
     if calibration is not None:
-        calibration = calibration_rows(task_or_model, calibration, max(lengths, default=None))
-    archive, keys = _draw_signatures(model, lengths)
+        calibration = calibration_rows(task_or_model, calibration, max(found, default=None))
     longest = task_or_model.sequence_length if isinstance(task_or_model, Task) else None
-    content = rewrite(
-        convert_saved_model(archive, keys), recipe, calibration, model=model, learned=learned, longest=longest
-    )
+    content = drawing.content if drawing else convert_saved_model(*_draw_signatures(model, found))
+    content = rewrite(content, recipe, calibration, model=model, learned=learned, longest=longest)
     audit_ops(content).check()
     if isinstance(task_or_model, Task):
         content = describe_file(content, task_or_model, Path(path).stem, recipe)
     if check:
         check_conversion(task_or_model, model, content, recipe, calibration)
-    return Artifact(write_whole(path, content), recipe.name, lengths, len(content))
+    return Artifact(write_whole(path, content), recipe.name, found, len(content))
 
 
 def _convert_writer(task, path, recipe, calibration, options):
@@ -144,6 +172,16 @@ def describe_file(content: bytes, task: Task, name: str, recipe: Recipe) -> byte
 
 
 # === What came ===
+
+
+def _what_to_draw(task_or_model, lengths):
+    """The model with the outputs of its file, and the lengths; an error where they do not fit each other."""
+    model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
+    _check_model(model)
+    found = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
+    if isinstance(task_or_model, Task):
+        _check_reading(task_or_model, max(found, default=task_or_model.sequence_length))
+    return model, found
 
 
 def _check_model(model):

@@ -14,6 +14,7 @@ from ai_edge_litert.interpreter import Interpreter, InterpreterWithCustomOps
 import export
 from export.op_audit import OpAudit, audit_ops
 from export.recipes import RECIPES
+from export.tflite import draw
 from export.tflite_file import describe, parse, put_buffers_inline, schema, serialize
 from export.tflite_strings import TEXT_OPS, convert_strings
 from export.verification import VerificationError
@@ -79,6 +80,21 @@ def test_layers_have_the_same_short_form_for_any_length_as_for_one(tmp_path):
         assert not count["NEG"] and not count["SQUARED_DIFFERENCE"] and not count["SELECT_V2"] and not count["SELECT"]
         assert count["MUL"] == 3 * (2 * blocks + 1) + 1  # no factor behind the queries
     assert counts["dynamic"]["RESHAPE"] == counts[16]["RESHAPE"]
+
+
+def test_files_of_one_drawing_are_those_of_convert(task, tmp_path):
+    drawing = draw(task, "dynamic")
+    for recipe in ("float32", "dynamic_int8"):
+        drawn = export.convert(task, tmp_path / "model.tflite", recipe=recipe, drawing=drawing).path.read_bytes()
+        plain = export.convert(task, tmp_path / "model.tflite", recipe=recipe, lengths="dynamic").path.read_bytes()
+        assert describe(drawn).bytes_by_type == describe(plain).bytes_by_type
+        answers = [
+            Interpreter(model_content=content).get_signature_runner("dynamic")(
+                **{name: np.ones((1, 9), np.int32) for name in ("token_ids", "segment_ids", "padding_mask")}
+            )["probabilities"]
+            for content in (drawn, plain)
+        ]
+        np.testing.assert_array_equal(*answers)
 
 
 def test_positions_that_no_text_reaches_are_not_stored(task, tmp_path):
