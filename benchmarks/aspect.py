@@ -23,7 +23,7 @@ def prepare(arguments):
     keras_bert.keep_freed_memory()
     files = (f"{arguments.set}_Train_v2.xml", f"{arguments.set}_Test_Gold.xml")
     train, test = (read_aspects(arguments.data / name, kind=arguments.kind) for name in files)
-    options = {"sequence_length": arguments.length, "seed": arguments.seed, "pooling": "cls"}  # as the peer has it
+    options = {"sequence_length": arguments.length, "seed": arguments.seed, "pooling": arguments.pooling}
     classifier = AspectClassifier.from_pretrained(arguments.model, **options)
     return classifier, classifier._prepare(train[: arguments.examples], None), test
 
@@ -53,6 +53,7 @@ def main():
     parser = make_parser(__doc__, CONTENDERS, epochs=4, batch=16, rate=5e-5, length=128)
     parser.add_argument("--set", choices=("Restaurants", "Laptops"), default="Restaurants")
     parser.add_argument("--kind", choices=("terms", "categories"), default="terms")
+    parser.add_argument("--pooling", choices=("cls", "mean"), default="cls", help="default: %(default)s, as the peer's")
     compare(parser, CONTENDERS, scores={"accuracy": "accuracy", "macro_f1": "macro F1"})
 
 
