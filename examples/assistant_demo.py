@@ -10,7 +10,7 @@ measured on the validation set, the fine-tuned model and the chosen file on the 
 sentences through the TFLite file alone. At the end it prints the table of README.md and answers like
 
     » it's way too dark in the kitchen
-      control_device (93%), then get_weather (3%); 0.8 ms
+      control_device (96%), then get_weather (1%); 1.5 ms
 """
 
 import argparse
@@ -115,14 +115,14 @@ def main():
 
 def print_stages(found, classifier, test):
     """Every stage on the validation data, and the first and the last on the test set, which nothing was chosen by."""
-    print(f"   {'':<40}{'accuracy':>10}{'size':>10}{'a command':>12}")
+    print(f"   {'':<42}{'accuracy':>10}{'size':>10}{'a command':>12}")
     for trial in found.trials:
         mark = "*" if trial.key == found.chosen.key else " "
         if trial.is_measured:
             numbers = f"{trial.score:>10.1%}{trial.num_bytes / 1e6:>7.1f} MB{trial.milliseconds:>9.2f} ms"
-            print(f"   {mark} {trial.name:<38}{numbers}")
+            print(f"   {mark} {trial.name:<40}{numbers}")
         else:
-            print(f"   {mark} {trial.name:<38} {trial.status}: {trial.note}")
+            print(f"   {mark} {trial.name:<40} {trial.status}: {trial.note}")
     texts, labels = test
     classify = export.load(found.directory)
     before = np.mean([row[0].name == label for row, label in zip(classifier.predict(texts), labels, strict=True)])
