@@ -68,7 +68,7 @@ def _fix_shape(editor, operator):
     if len(operator.inputs) < 2 or editor.value(int(operator.inputs[1]), "INT32") is not None:
         return
     (result,) = operator.outputs
-    shape = _shape(editor.tensor(result))
+    shape = editor.extents(result)
     for reader in editor.uses(result):
         if editor.is_op(reader, "FULLY_CONNECTED") and reader.inputs[0] == result and len(shape) == 2:
             shape[1] = int(editor.tensor(reader.inputs[1]).shape[1])
@@ -88,7 +88,7 @@ def _keep_dimensions(editor, operator):
     options, (result,) = operator.builtinOptions, operator.outputs
     source, *bounds = (int(index) for index in operator.inputs)
     begin, end, _ = (editor.value(index, "INT32") for index in bounds)
-    shape, target = _shape(editor.tensor(source)), _shape(editor.tensor(result))
+    shape, target = editor.extents(source), editor.extents(result)
     is_known = begin is not None and end is not None and len(begin) == len(shape)
     is_plain = is_known and not (options.ellipsisMask or options.newAxisMask)
     if not is_plain or not target or not options.shrinkAxisMask or target.count(-1) > 1:
@@ -107,9 +107,3 @@ def _keep_dimensions(editor, operator):
     operator.outputs = np.array([sliced], np.int32)
     shape = editor.constant("shape", np.array(target, np.int32), "INT32")
     return [operator, editor.operator("RESHAPE", [sliced, shape], [result])]
-
-
-def _shape(tensor):
-    """Sizes of the dimensions, −1 where unknown."""
-    sizes = tensor.shape if tensor.shapeSignature is None or len(tensor.shapeSignature) == 0 else tensor.shapeSignature
-    return [int(size) for size in sizes]

@@ -58,10 +58,10 @@ def _keep_dimensions(editor, product):
         return
     source, result = int(before.inputs[0]), int(after.outputs[0])
     width, depth = (int(extent) for extent in editor.tensor(int(product.inputs[1])).shape)
-    extents = _extents(editor, result)
+    extents = editor.extents(result)
     if extents[-1] != width or extents.count(-1) > 1:
         return
-    if _extents(editor, source) != [*extents[:-1], depth]:  # heads, which become one vector with the same reshape
+    if editor.extents(source) != [*extents[:-1], depth]:  # heads, which become one vector with the same reshape
         source = _reshaped(editor, before, int(product.inputs[0]), [*extents[:-1], depth])
         if source is None:
             return
@@ -85,13 +85,6 @@ def _reshaped(editor, reshape, result, extents):
     tensor.shape = np.array([max(1, extent) for extent in extents], np.int32)
     tensor.shapeSignature = np.array(extents, np.int32) if -1 in extents else None
     return result
-
-
-def _extents(editor, index):
-    """The shape with −1 for unknown sizes."""
-    tensor = editor.tensor(index)
-    has_unknown = tensor.shapeSignature is not None and len(tensor.shapeSignature)
-    return [int(extent) for extent in (tensor.shapeSignature if has_unknown else tensor.shape)]
 
 
 # === Factors ===

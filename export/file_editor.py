@@ -40,6 +40,12 @@ class GraphEditor:
         shape = () if tensor.shape is None else tuple(tensor.shape)
         return np.frombuffer(np.asarray(data, np.uint8).tobytes(), NUMPY_TYPES[dtype]).reshape(shape)
 
+    def extents(self, index: int) -> list[int]:
+        """The shape of a tensor, −1 where a size is known at run time alone."""
+        tensor = self.tensor(index)
+        has_unknown = tensor.shapeSignature is not None and len(tensor.shapeSignature)
+        return [int(size) for size in (tensor.shapeSignature if has_unknown else tensor.shape)]
+
     def uses(self, index: int) -> list:
         """The operators that read a tensor."""
         return [operator for operator in self.graph.operators if index in operator.inputs]
