@@ -98,6 +98,8 @@ def few(arguments, write):
                 patience=None,
                 learning_rate=arguments.learning_rate,
             )
+            if arguments.steps and plan.steps:
+                plan = replace(plan, steps=arguments.steps)
             report = new_classifier(task, arguments).fit(rows, validation_data=dev, recipe=plan, verbose=0)
             for run in report.runs:
                 write({"task": task.name, "recipe": recipe, **run.__dict__, "seconds": round(run.seconds)})
@@ -116,6 +118,7 @@ def main():
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--learning-rate", type=float, help="default: by the model's width, 8e-5 for MiniLM")
     parser.add_argument("--examples", type=int, default=1000)
+    parser.add_argument("--steps", type=int, help="with few: the budget of few_sample (default: the recipe's)")
     parser.add_argument(
         "--evaluations", type=int, help="with full: how often the dev set is measured (default: epochs)"
     )

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.prompt_datasets import prompt
 from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels, TokenVectors, tokenize_texts
 
 __all__ = [
@@ -283,7 +284,7 @@ def _make_batches(tokenized, rows, widths, columns, fill, full) -> tf.data.Datas
         return (inputs, *(taken[name] for name in ("labels", "weights") if name in taken)) if taken else inputs
 
     plan = tf.data.Dataset.from_tensor_slices((rows, widths.astype(np.int32)))
-    return plan.map(make, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return prompt(plan.map(make, num_parallel_calls=2).prefetch(4))
 
 
 def _check(tokenized, batch_size, boundaries):

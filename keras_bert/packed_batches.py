@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.bucketing import check_column, has_token_labels
+from keras_bert.prompt_datasets import prompt
 from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels, TokenVectors
 
 # === Shapes ===
@@ -258,4 +259,4 @@ def _make_batches(tokenized, members, starts, rows, width, columns, group):
         return inputs, *(tf.nest.pack_sequence_as(columns["labels"], part) for part in zip(*pairs, strict=True))
 
     plan = tf.data.Dataset.from_tensor_slices((members, starts, rows.astype(np.int32)))
-    return plan.map(make, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+    return prompt(plan.map(make, num_parallel_calls=2).prefetch(4))

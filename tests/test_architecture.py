@@ -21,6 +21,7 @@ ORDER = (
     "tokenizer",
     "packing",
     "tokenized_texts",
+    "prompt_datasets",
     "bucketing",
     "packed_batches",
     "dropout",

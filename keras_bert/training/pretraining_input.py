@@ -18,6 +18,7 @@ from keras_bert.pretraining.model import features_and_labels
 from keras_bert.pretraining.reading import read_examples
 from keras_bert.pretraining.row_packing import pack_rows
 from keras_bert.pretraining.sampled_softmax import count_tokens
+from keras_bert.prompt_datasets import prompt
 from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.data_service import read_examples_through_service
 from keras_bert.training.pretraining_plan import PretrainingPlan
@@ -164,9 +165,10 @@ def _mask(rows, examples, tokenizer, plan, start, seed):
     masked = mask_batches(rows, masking, seed=seed, start=start)
     next_sentence = has_next_sentence(examples)
     sampled = plan.negatives is not None
-    return masked.map(
+    batches = masked.map(
         lambda batch: features_and_labels(batch, next_sentence=next_sentence, sampled=sampled), tf.data.AUTOTUNE
-    ).prefetch(4)
+    )
+    return prompt(batches.prefetch(4))
 
 
 def has_next_sentence(examples: str | os.PathLike) -> bool:
