@@ -14,7 +14,8 @@ are measured on the dev set through LiteRT: accuracy, size, and the time of ever
 one thread, all files in turn in one process without TensorFlow.
 
 Everything that is finished stays in `--work`: killed and started again, it goes on. `--without-teacher` also trains the
-student as it is before the last cut, on the labels alone, for about as many steps as the logits have.
+student as it is before the last cut, made of the pretrained model instead of the fine-tuned one, on the labels alone
+for as many steps.
 """
 
 import argparse
@@ -149,17 +150,29 @@ def shrink_student(arguments, teacher, student, train, dev):
 
 
 def train_alone(arguments, teacher, train, dev):
-    """The student before the last cut, on the labels alone, for about as many steps as the stage of logits."""
+    """The student before the last cut, on the labels alone, for as many steps as the teacher's stages have.
+
+    Made of the pretrained model in the same way: the fine-tuned one's weights would be a teacher, too. To say which
+    heads and neurons matter, it needs a head that has learned something; its own blocks stay as they were meanwhile.
+    """
     place = arguments.work / "alone"
     if (place / "config.json").is_file():
         return load_task(place)
-    student = new_student(arguments, teacher, train)
+    options = {"labels": teacher.labels, "sequence_length": teacher.sequence_length, "pooling": teacher.config.pooling}
+    pretrained = keras_bert.TextClassifier.from_pretrained(arguments.model, seed=arguments.seed, **options)
+    pretrained.fit(first(train, 20_000), recipe="frozen", epochs=2, seeds=(arguments.seed,), verbose=2)
+    student = new_student(arguments, pretrained, train)
     passes = arguments.epochs * (1 + arguments.sentences / len(train)) + arguments.hidden_epochs
     plan = recipe(arguments, arguments.learning_rate / 2, passes, dropout=None)
     report = student.fit(train, validation_data=dev, recipe=plan, directory=arguments.work / "state-alone", verbose=2)
     print(f"without a teacher: {report.best.score:.4f}", flush=True)
     student.save(place)
     return student
+
+
+def first(rows, count):
+    """So many of the rows."""
+    return type(rows)(rows.examples[:count], rows.report)
 
 
 def new_student(arguments, teacher, train):
@@ -264,6 +277,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="how often each dev text is timed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-teacher", action="store_true", help="train the same student on the labels, too")
+    parser.add_argument("--model", default="all-MiniLM-L6-v2", help="what that student is made of")
     parser.add_argument(
         "--smoke", type=int, metavar="TEXTS", help="so many training and dev texts, to see that it runs"
     )
@@ -273,7 +287,7 @@ def main():
     teacher = load_task(arguments.teacher)
     train, dev = (read_glue("SST-2", arguments.data / "glue", split) for split in ("train", "dev"))
     if arguments.smoke:
-        train, dev = (type(rows)(rows.examples[: arguments.smoke], rows.report) for rows in (train, dev))
+        train, dev = (first(rows, arguments.smoke) for rows in (train, dev))
     student = train_student(arguments, teacher, train, dev)
     if arguments.last_epochs and arguments.student == "pruned":
         student = shrink_student(arguments, teacher, student, train, dev)
