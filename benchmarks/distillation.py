@@ -3,6 +3,7 @@
     python benchmarks/distillation.py --data DIR --teacher TASK                       # both parts
     python benchmarks/distillation.py --data DIR --teacher TASK --parts speed --examples 3200
     python benchmarks/distillation.py --data DIR --teacher TASK --parts quality --examples 8000 --augment 4
+    python benchmarks/distillation.py --data DIR --teacher TASK --parts quality --examples 67349 --mixed 60000
 
 DIR holds `glue/SST-2/`, TASK a fine-tuned classifier (`keras-bert finetune`).
 
@@ -12,8 +13,8 @@ loop` is the same with the teacher asked in every step; `Distiller` is `keras.di
 length buckets, which Keras would have one write. They take turns, and the best of `--rounds` epochs counts.
 
 Quality: accuracy on the dev set of the same student, from the same weights, by the same recipe: fine-tuned on the
-labels, and distilled. With `--augment N`, the distilled one also sees N copies of each text with words replaced, which
-need no labels.
+labels, and distilled. The distilled one can also see texts that have no labels: with `--augment N` N copies of each
+text with words replaced, with `--mixed N` N sentences mixed of the texts. The one without a teacher has as many steps.
 """
 
 import argparse
@@ -28,6 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras
 import numpy as np
 import tensorflow as tf
+from mixed_sentences import mix_sentences
 
 import export
 import keras_bert
@@ -130,21 +132,23 @@ def measure_speed(teacher, texts, labels, arguments):
 def measure_quality(teacher, texts, labels, dev, arguments):
     options = {"learning_rate": arguments.learning_rate, "epochs": arguments.epochs, "batch_size": BATCH}
     options |= {"validation_data": dev, "verbose": arguments.verbose}
-    losses, more = [Logits(TEMPERATURE)], None
+    losses, more = [Logits(TEMPERATURE)], []
     if arguments.relations:
         losses.append(Relations(heads=arguments.relations))
     if arguments.augment:
         proposer = NearestWords(teacher.model, teacher.tokenizer)
-        more = augment(texts, proposer=proposer, seed=arguments.seed, per_text=arguments.augment, progress=False)
+        more = augment(texts, proposer=proposer, seed=arguments.seed, per_text=arguments.augment, progress=False).texts
+    if arguments.mixed:
+        more = (more or texts) + mix_sentences(texts, arguments.mixed, arguments.seed)
     results = {"fine-tuned": [], "distilled": []}
     with tempfile.TemporaryDirectory() as cache:
         for seed in range(arguments.seeds):
             alone, taught = (new_student(teacher, arguments, seed) for _ in range(2))
             # Without a teacher the labels are all there is: as many steps, so that nobody has seen more batches.
-            rounds = len(more.texts) / len(texts) if more else 1
+            rounds = len(more) / len(texts) if more else 1
             alone.fit(texts, labels, seeds=(seed,), **{**options, "epochs": arguments.epochs * rounds})
             results["fine-tuned"].append(alone.evaluate(dev).accuracy)
-            given = (more.texts, None) if more else (texts, labels)
+            given = (more, None) if more else (texts, labels)
             weight = 0 if more else arguments.label_weight
             aims = {"losses": losses, "label_weight": weight, "cache": cache, "seeds": (seed,)}
             export.distill(teacher, taught, *given, **aims, **options)
@@ -177,6 +181,7 @@ def main():
     parser.add_argument("--label-weight", type=float, default=0.5)
     parser.add_argument("--relations", type=int, default=0, help="relation heads to take too; 0 takes none")
     parser.add_argument("--augment", type=int, default=0, help="copies of each text with words replaced")
+    parser.add_argument("--mixed", type=int, default=0, help="sentences mixed of the texts (mixed_sentences.py)")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0, help="of the choice of examples")
     parser.add_argument("--verbose", type=int, default=0)
