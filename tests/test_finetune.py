@@ -15,6 +15,7 @@ from keras_bert.training.layerwise import LayerwiseAdamW, finetuning_optimizer, 
 from keras_bert.training.mixout import MixoutModel
 from keras_bert.training.recipes import RECIPES, Recipe, find_recipe
 from keras_bert.training.trained_parts import choose_trained, reinitialize_top
+from keras_bert.training.weight_averaging import RunWeights, average_runs
 from keras_bert.weight_copying import copy_weights
 from tests.tiny_models import TINY, assert_same_weights, batch
 
@@ -279,6 +280,15 @@ def test_a_mean_that_is_worse_is_not_kept(mean):
     assert report.averaged == (1,) and report.score == 0.7
     for path, value in values(model).items():
         np.testing.assert_array_equal(value, seen[1][path], err_msg=path)
+
+
+def test_the_run_that_helps_most_joins_first():
+    """The second best run alone, and the mean of all three, are worse company for the best than the third."""
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+    runs = [RunWeights(seed, score, (np.full([1, 1], seed),)) for seed, score in ((1, 0.90), (2, 0.89), (4, 0.88))]
+    table = {1.5: 0.91, 2.5: 0.93, 2.333: 0.92}
+    found = average_runs(model, runs, lambda model: Score(table[round(float(model.get_weights()[0][0, 0]), 3)]))
+    assert found == ((1, 4), 0.93) and model.get_weights()[0] == 2.5
 
 
 def test_without_validation_data_all_runs_are_averaged():

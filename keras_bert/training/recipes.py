@@ -34,8 +34,8 @@ class Recipe:
         attention_dropout: Rate on attention probabilities; `None` keeps the model's.
         classifier_dropout: Rate before the heads; `None` keeps the model's.
         seeds: One run each; the model with the best validation score is kept.
-        average: Whether the mean of the runs' weights is kept instead of the best run's: that of all runs that do not
-            lower its validation score (Wortsman et al. 2022). For more seeds than one.
+        average: Whether the mean of the runs' weights is kept instead of the best run's: that of the best run and those
+            that raise its validation score or keep it (Wortsman et al. 2022). For more seeds than one.
         restarts: How many more seeds may be tried for runs that degenerate (one class for every text).
     """
 

@@ -37,7 +37,10 @@ class RunWeights:
 def average_runs(
     model: keras.Model, runs: Sequence[RunWeights], measure: Callable[[keras.Model], Score] | None
 ) -> tuple[tuple[int, ...], float]:
-    """Give a model the mean of some runs' weights: from the best run on, each that does not lower the score joins.
+    """Give a model the mean of some runs' weights: to the best run joins, time and again, the one that helps most.
+
+    It ends where every other run would lower the score. The order of the runs' own scores says little about who helps
+    whom, and a measurement costs little beside a run.
 
     Args:
         model: A model of the runs' kind; it ends with the weights that were found.
@@ -56,14 +59,22 @@ def average_runs(
     if measure is None:
         _mean(ordered).give(model)
         return tuple(run.seed for run in ordered), float("nan")
-    kept, score = ordered[:1], ordered[0].score
-    for run in ordered[1:]:
-        _mean([*kept, run]).give(model)
-        tried = measure(model)
-        if not tried.degenerate and tried.value >= score:
-            kept, score = [*kept, run], tried.value
+    kept, rest, score = ordered[:1], ordered[1:], ordered[0].score
+    while rest:
+        tried = [_measured([*kept, run], model, measure) for run in rest]
+        best = int(np.argmax(tried))  # of equals the one with the better score of its own
+        if not tried[best] >= score:
+            break
+        kept, score = [*kept, rest.pop(best)], tried[best]
     _mean(kept).give(model)
     return tuple(run.seed for run in kept), score
+
+
+def _measured(runs, model, measure) -> float:
+    """The score of their mean; of one that degenerates, less than any."""
+    _mean(runs).give(model)
+    found = measure(model)
+    return -np.inf if found.degenerate else float(np.nan_to_num(found.value, nan=-np.inf))
 
 
 def _mean(runs):
