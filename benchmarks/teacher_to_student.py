@@ -1,7 +1,7 @@
 """SST-2: a MiniLM teacher against a student of a few megabytes, files against files.
 
     python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR          # about four hours on one core
-    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR --without-teacher  # … two more
+    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR --without-teacher  # … 20 minutes more
 
 The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
 the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and of their
@@ -13,9 +13,8 @@ of about its length, or two phrases are joined; the teacher says what they mean.
 are measured on the dev set through LiteRT: accuracy, size, and the time of every dev text with its own length, batch 1,
 one thread, all files in turn in one process without TensorFlow.
 
-Everything that is finished stays in `--work`: killed and started again, it goes on. `--without-teacher` also trains the
-student as it is before the last cut, made of the pretrained model instead of the fine-tuned one, on the labels alone
-for as many steps.
+Everything that is finished stays in `--work`: killed and started again, it goes on. `--without-teacher` also trains a
+student of the same sizes on the labels alone, made of the pretrained model instead of the fine-tuned one.
 """
 
 import argparse
@@ -109,20 +108,25 @@ def shrink_student(arguments, teacher, student, train, dev):
 
 
 def train_alone(arguments, teacher, train, dev):
-    """The student before the last cut, on the labels alone, for as many steps as the teacher's stages have.
+    """A student of the same sizes, on the labels alone.
 
     Made of the pretrained model in the same way: the fine-tuned one's weights would be a teacher, too. To say which
     heads and neurons matter, it needs a head that has learned something; its own blocks stay as they were meanwhile.
+    Here all neurons go before training.
     """
     place = arguments.work / "alone"
     if (place / "config.json").is_file():
         return load_task(place)
     options = {"labels": teacher.labels, "sequence_length": teacher.sequence_length, "pooling": teacher.config.pooling}
     pretrained = keras_bert.TextClassifier.from_pretrained(arguments.model, seed=arguments.seed, **options)
-    pretrained.fit(first(train, 20_000), recipe="frozen", epochs=2, seeds=(arguments.seed,), verbose=2)
-    student = new_student(arguments, pretrained, train)
-    passes = arguments.epochs * (1 + arguments.sentences / len(train)) + arguments.hidden_epochs
-    plan = recipe(arguments, arguments.learning_rate / 2, passes, dropout=None)
+    pretrained.fit(first(train, 20_000), recipe="frozen", epochs=1, seeds=(arguments.seed,), verbose=2)
+    if arguments.last_epochs and arguments.student == "pruned":
+        sizes = argparse.Namespace(**{**vars(arguments), "neurons": arguments.last_neurons})
+        student = new_student(sizes, pretrained, train)
+        student, _ = export.trim_vocabulary(student, train.texts, min_count=arguments.last_min_count)
+    else:
+        student = new_student(arguments, pretrained, train)
+    plan = recipe(arguments, arguments.learning_rate / 2, arguments.label_epochs, dropout=None)
     report = student.fit(train, validation_data=dev, recipe=plan, directory=arguments.work / "state-alone", verbose=2)
     print(f"without a teacher: {report.best.score:.4f}", flush=True)
     student.save(place)
@@ -236,6 +240,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="how often each dev text is timed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-teacher", action="store_true", help="train the same student on the labels, too")
+    parser.add_argument("--label-epochs", type=float, default=4, help="of that student; more of them overfit")
     parser.add_argument("--model", default="all-MiniLM-L6-v2", help="what that student is made of")
     parser.add_argument(
         "--smoke", type=int, metavar="TEXTS", help="so many training and dev texts, to see that it runs"
