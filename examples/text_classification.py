@@ -7,11 +7,11 @@
     python examples/text_classification.py inference --train SNLI/train.tsv --test SNLI/dev.tsv
 
 Trains, prints the report on the test data (a tenth of the training data where none is given), answers two texts, and
-saves the model, for example
+saves the model; after two epochs over all of SST-2 at 8e-5 (half an hour of one core)
 
-    accuracy 0.8993 · Matthews 0.7987 · 872 examples
+    accuracy 0.8922 · Matthews 0.7851 · 872 examples
     » a gorgeous , witty , seductive movie
-      1 (99%), then 0 (1%)
+      1 (100%), then 0 (0%)
 """
 
 import argparse
