@@ -240,7 +240,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5, help="how often each dev text is timed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--without-teacher", action="store_true", help="train the same student on the labels, too")
-    parser.add_argument("--label-epochs", type=float, default=4, help="of that student; more of them overfit")
+    parser.add_argument("--label-epochs", type=float, default=4, help="of that student")
     parser.add_argument("--model", default="all-MiniLM-L6-v2", help="what that student is made of")
     parser.add_argument(
         "--smoke", type=int, metavar="TEXTS", help="so many training and dev texts, to see that it runs"
