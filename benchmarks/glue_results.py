@@ -7,10 +7,12 @@
 
 `full` trains on a whole training set; the best measurement on the dev set counts, as is usual for GLUE; with `--runs`
 the weights of several runs are averaged, and with `--state` a killed benchmark goes on where it was. `few` takes
-1,000 examples and five seeds, and compares `standard` and `few_sample`: the last weights count, nothing is chosen
-on the dev set, and every run is printed, degenerate ones too. DIR holds `glue/`. With `--output` every run is also
-written as a line of JSON; with `--save` the models of `full` are kept: `teacher_to_student.py` takes them, and
-those with `--pooling cls`, which other runtimes have too, `inference.py`.
+1,000 examples and five seeds, and compares `standard` and `few_sample`, run by run and, as `few_sample` gives them, the
+mean of three runs' weights: of seeds 0, 1, 2, then 1, 2, 3 and so on around. The last weights count, nothing is chosen
+on the dev set, and every run is printed. Such means share runs; with `--seeds` 0 to 14 and `--stride 3` they share
+none. DIR holds `glue/`. With `--output` every run is also written as a line of JSON; with `--save` the models of `full`
+are kept: `teacher_to_student.py` takes them, and those with `--pooling cls`, which other runtimes have too,
+`inference.py`.
 """
 
 import argparse
@@ -27,8 +29,10 @@ import numpy as np
 
 import keras_bert
 from keras_bert.tasks.glue import glue_metrics, glue_task, read_glue
+from keras_bert.training.weight_averaging import RunWeights, average_runs
 
 MODEL, LENGTH = "all-MiniLM-L6-v2", 128
+AVERAGED = len(keras_bert.RECIPES["few_sample"].seeds)
 
 
 def new_classifier(task, arguments, seed=0):
@@ -90,22 +94,37 @@ def few(arguments, write):
         train, dev = (read_glue(task, arguments.data / "glue", split) for split in ("train", "dev"))
         chosen = np.random.default_rng(0).permutation(len(train))[: arguments.examples]
         rows = [train[int(index)] for index in chosen]
-        for recipe in ("standard", "few_sample"):
-            plan = replace(
-                keras_bert.RECIPES[recipe],
-                seeds=tuple(arguments.seeds),
-                evaluations=1,
-                patience=None,
-                learning_rate=arguments.learning_rate,
-            )
+        for recipe in arguments.recipes:
+            plan = replace(keras_bert.RECIPES[recipe], restarts=0, learning_rate=arguments.learning_rate)
             if arguments.steps and plan.steps:
                 plan = replace(plan, steps=arguments.steps)
-            report = new_classifier(task, arguments).fit(rows, validation_data=dev, recipe=plan, verbose=0)
-            for run in report.runs:
-                write({"task": task.name, "recipe": recipe, **run.__dict__, "seconds": round(run.seconds)})
-            mean, std = round(report.mean, 4), round(report.std, 4)
-            write({"task": task.name, "recipe": recipe, "metric": report.metric, "mean": mean, "std": std})
+            runs = []
+            for seed in arguments.seeds:
+                start = time.perf_counter()
+                classifier = new_classifier(task, arguments)
+                classifier.fit(rows, recipe=replace(plan, seeds=(seed,), average=False), verbose=0)
+                score = main_score(task, classifier, dev)
+                runs.append(RunWeights.of(classifier.model, seed, score))
+                seconds = round(time.perf_counter() - start)
+                write({"task": task.name, "recipe": recipe, "seed": seed, "score": score, "seconds": seconds})
+            write({"task": task.name, "recipe": recipe, "of": "runs", **spread([run.score for run in runs])})
+            scores = []
+            for first in range(0, len(runs), arguments.stride):
+                company = [runs[(first + place) % len(runs)] for place in range(AVERAGED)]
+                average_runs(classifier.model, company, None)
+                scores.append(main_score(task, classifier, dev))
+            of = f"means of {AVERAGED} runs"
+            write({"task": task.name, "recipe": recipe, "of": of, "scores": scores, **spread(scores)})
             keras.backend.clear_session()
+
+
+def main_score(task, classifier, dev):
+    """The first of the task's own metrics."""
+    return round(float(next(iter(measure(task, classifier, dev).values()))), 4)
+
+
+def spread(scores):
+    return {"mean": round(float(np.mean(scores)), 4), "std": round(float(np.std(scores)), 4)}
 
 
 def main():
@@ -123,6 +142,8 @@ def main():
         "--evaluations", type=int, help="with full: how often the dev set is measured (default: epochs)"
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--recipes", nargs="+", choices=keras_bert.RECIPES, default=["standard", "few_sample"])
+    parser.add_argument("--stride", type=int, default=1, help="with few: from one mean's first run to the next one's")
     parser.add_argument("--runs", type=int, default=1, help="with full: average so many runs, by the first seeds")
     parser.add_argument("--state", type=Path, help="with full: where unfinished runs are kept")
     parser.add_argument("--output", type=Path)

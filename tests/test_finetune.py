@@ -11,6 +11,7 @@ from keras_bert.encoder import bert_encoder
 from keras_bert.heads import bert_model
 from keras_bert.training.best_weights import KeepBest, Score
 from keras_bert.training.finetune import finetune
+from keras_bert.training.heads_first import train_heads
 from keras_bert.training.layerwise import LayerwiseAdamW, finetuning_optimizer, layer_depth
 from keras_bert.training.mixout import MixoutModel
 from keras_bert.training.recipes import RECIPES, Recipe, find_recipe
@@ -167,6 +168,11 @@ def test_reinitialized_layers_are_fresh_and_others_untouched():
     np.testing.assert_array_equal(values(again)["block_1/output/kernel"], after["block_1/output/kernel"])
 
 
+@pytest.mark.parametrize(("pooling", "fresh"), [("cls", ["block_1", "pooler"]), ("mean", [])])
+def test_how_many_layers_start_fresh_goes_by_what_the_head_sees(pooling, fresh):
+    assert reinitialize_top(new_model(pooling=pooling), None, seed=0) == fresh
+
+
 def test_too_many_layers_are_refused():
     with pytest.raises(ValueError, match="2 blocks"):
         reinitialize_top(new_model(), 3, seed=0)
@@ -206,6 +212,30 @@ def test_mixout_of_next_to_nothing_is_plain_training():
     one_step(MixoutModel.from_model(mixed, rate=1e-9, seed=1), keras.optimizers.SGD(0.1))
     for path, value in values(mixed).items():
         np.testing.assert_allclose(value, values(plain)[path], atol=1e-6, err_msg=path)
+
+
+# === Heads first ===
+
+
+def test_heads_train_alone_and_all_trains_afterwards():
+    model = new_model()
+    before, trained = values(model), [weight.path for weight in model.trainable_variables]
+    train_heads(model, batches(0, 0, 2), steps=8, loss=LOSS, verbose=0)
+    moved = {path.split("/")[0] for path, value in values(model).items() if not np.array_equal(value, before[path])}
+    assert moved - {"seed_generator"} == {"classifier"}
+    assert [weight.path for weight in model.trainable_variables] == trained
+
+
+def test_an_interrupted_head_leaves_the_rest_trainable():
+    model = new_model()
+    trained = [weight.path for weight in model.trainable_variables]
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_heads(model, batches(0, 0, 1), steps=4, loss={"class_logits": stop}, verbose=0)
+    assert [weight.path for weight in model.trainable_variables] == trained
 
 
 # === Runs ===
@@ -302,6 +332,14 @@ def test_without_validation_data_all_runs_are_averaged():
             np.testing.assert_allclose(value, mean, atol=1e-5, err_msg=path)
 
 
+def test_runs_that_are_averaged_begin_with_the_same_fresh_block():
+    recipe = Recipe(epochs=1, seeds=(0, 1), learning_rate=1e-9, reinitialize=1, weight_decay=0.0)
+    mean, _ = run(dataclasses.replace(recipe, average=True))
+    first, _ = run(dataclasses.replace(recipe, seeds=(0,)))
+    path = "block_1/output/kernel"
+    np.testing.assert_allclose(values(mean)[path], values(first)[path], atol=1e-6)
+
+
 def test_a_step_budget_beats_epochs_on_small_data():
     measured = []
 
@@ -326,8 +364,9 @@ def test_interrupted_run_gives_the_best_so_far():
     assert report.interrupted and report.best.score == 0.9 and "interrupted" in str(report)
 
 
-def test_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
-    recipe = Recipe(epochs=4, patience=None, learning_rate=1e-2)
+@pytest.mark.parametrize("head_epochs", [0, 1.5])
+def test_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, head_epochs):
+    recipe = Recipe(epochs=4, patience=None, learning_rate=1e-2, head_epochs=head_epochs)
 
     def accuracy(model):
         logits = np.array(model(batch())["class_logits"])
@@ -372,6 +411,7 @@ def test_recipes_print_and_refuse_nonsense():
         {"dropout": 1.5},
         {"seeds": ()},
         {"average": True},
+        {"head_epochs": -1},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             dataclasses.replace(Recipe(), **wrong)

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.training.best_weights import KeepBest, Score
+from keras_bert.training.heads_first import train_heads
 from keras_bert.training.layerwise import finetuning_optimizer
 from keras_bert.training.mixout import MixoutModel
 from keras_bert.training.recipes import Recipe
@@ -158,9 +159,9 @@ def finetune(
     while seeds and not interrupted:
         seed = seeds.pop(0)
         place = None if directory is None else Path(directory) / f"seed-{seed}"
-        trial = _Trial(
-            build, batches, replace(recipe, seeds=(seed,), average=False), loss, steps_per_epoch, measure, metric
-        )
+        own = replace(recipe, seeds=(seed,), average=False)
+        fresh = recipe.seeds[0] if recipe.average else seed  # the mean of blocks that began apart is neither of them
+        trial = _Trial(build, batches, own, loss, steps_per_epoch, measure, metric, fresh)
         run, interrupted = trial.train(place, verbose)
         runs.append(run)
         if run.degenerate and restarts and not interrupted:
@@ -181,14 +182,14 @@ def finetune(
 class _Trial:
     """One seed: a model that is trained and measured."""
 
-    def __init__(self, build, batches, recipe, loss, steps_per_epoch, measure, metric):
+    def __init__(self, build, batches, recipe, loss, steps_per_epoch, measure, metric, fresh):
         (self.seed,), self.recipe = recipe.seeds, recipe
         self.steps = max(round(recipe.epochs * steps_per_epoch), recipe.steps or 0, 1)
         evaluations = recipe.evaluations or max(1, round(self.steps / steps_per_epoch))
         self.every = -(-self.steps // min(evaluations, self.steps))
-        self.steps_per_epoch, self.batches = steps_per_epoch, batches
+        self.steps_per_epoch, self.batches, self.loss = steps_per_epoch, batches, loss
         model = build(self.seed)
-        reinitialize_top(model, recipe.reinitialize, seed=self.seed)
+        reinitialize_top(model, recipe.reinitialize, seed=fresh)
         self.parameters = choose_trained(model, recipe)
         if recipe.mixout:
             self.model = MixoutModel.from_model(model, rate=recipe.mixout, seed=self.seed)
@@ -221,6 +222,8 @@ class _Trial:
             self.keeper.restore_best(self.model)
             return finished, False
         try:
+            if not done:  # a state that is restored has such heads
+                self._fit_heads(verbose)
             self._fit(done, callbacks, verbose)
         except KeyboardInterrupt:
             interrupted = True
@@ -230,6 +233,13 @@ class _Trial:
         if place is not None and not interrupted:
             _write_json(place / "result.json", asdict(run))
         return run, interrupted
+
+    def _fit_heads(self, verbose):
+        steps = round(self.recipe.head_epochs * self.steps_per_epoch)
+        if steps:
+            epochs = -(-steps // self.steps_per_epoch)
+            batches = self.batches(self.seed, 0, epochs)
+            train_heads(self.model, batches, steps=steps, loss=self.loss, verbose=verbose)
 
     def _fit(self, done, callbacks, verbose):
         if done >= self.steps:  # killed after the last step

@@ -27,7 +27,9 @@ class Recipe:
         top_layers: With `trains="head"`: how many top blocks train too.
         lora_rank: With `trains="lora"`: the rank.
         layer_decay: The learning rate of a layer over that of the layer above it.
-        reinitialize: How many top blocks start from random weights, and with them the pooler.
+        reinitialize: How many top blocks start from random weights, and with them the pooler; `None` is one where the
+            head sees the first token, none where it sees the mean: sentence encoders know what to do with their top.
+        head_epochs: Times through the data in which the heads alone train, before all that `trains` says does.
         mixout: The share of weights that a step takes from the pretrained model (Lee et al. 2020).
         pretrained_decay: Decay of weights towards their pretrained values.
         dropout: Rate in the encoder for this run; `None` keeps the model's.
@@ -53,7 +55,8 @@ class Recipe:
     top_layers: int = 0
     lora_rank: int = 8
     layer_decay: float = 1.0
-    reinitialize: int = 0
+    reinitialize: int | None = 0
+    head_epochs: float = 0
     mixout: float = 0.0
     pretrained_decay: float = 0.0
     dropout: float | None = None
@@ -73,6 +76,8 @@ class Recipe:
         for name in ("epochs", "batch_size", "learning_rate"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number over 0.")
+        if not self.head_epochs >= 0:
+            raise ValueError(f"head_epochs={self.head_epochs!r}: expected 0 (off) or a positive number.")
         for name in ("mixout", "warmup"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a share from 0 to below 1.")
@@ -97,6 +102,8 @@ class Recipe:
         rows = {**always, **changed}
         if self.learning_rate is None:
             rows["learning_rate"] = "by the model's width: 2e-05 for 768, 8e-05 for 384"
+        if self.reinitialize is None:
+            rows["reinitialize"] = "1 where the head sees the first token, 0 where it sees the mean"
         return f"recipe {self.name}\n" + "\n".join(f"  {name:<20}{value}" for name, value in rows.items())
 
 
@@ -118,16 +125,19 @@ TRAINED_PARTS = ("all", "head", "bias", "lora")
 
 RECIPES = {
     "standard": Recipe(),
-    # Zhang et al. 2020 (arXiv 2006.05987): bias correction (Keras's Adam has it), fresh top layers, more steps.
+    # Zhang et al. 2020 (arXiv 2006.05987): bias correction (Keras's Adam has it), fresh top layers, more steps. Kumar
+    # et al. 2022: the heads first. Wortsman et al. 2022: the mean of the seeds' weights instead of one of them.
     "few_sample": Recipe(
         name="few_sample",
         epochs=3,
-        steps=600,
-        evaluations=10,
+        steps=150,
+        evaluations=5,
         patience=None,
         layer_decay=0.95,
-        reinitialize=1,
+        reinitialize=None,
+        head_epochs=3,
         seeds=(0, 1, 2),
+        average=True,
         restarts=2,
     ),
     "frozen": Recipe(name="frozen", trains="head", learning_rate=1e-3, epochs=10, dropout=0.0, attention_dropout=0.0),

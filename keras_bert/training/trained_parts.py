@@ -83,17 +83,20 @@ def is_head(path: str) -> bool:
     return layer_depth(path) is None and path.split("/")[0] != "pooler"
 
 
-def reinitialize_top(model: keras.Model, blocks: int, *, seed: int) -> list[str]:
+def reinitialize_top(model: keras.Model, blocks: int | None, *, seed: int) -> list[str]:
     """Give the top blocks and the pooler fresh random weights; gives the names of those layers.
 
     What pretraining taught the top layers is its own task, and on few examples it is in the way (Zhang et al. 2020). A
-    pooler of the mean stays: pretraining has taught it nothing, it lets the mean through.
+    pooler of the mean stays: pretraining has taught it nothing, it lets the mean through. `blocks=None` is one block
+    where the model pools the first token, none where it pools the mean: sentence encoders have learned to make it.
 
     Example:
         >>> reinitialize_top(bert_encoder(BertConfig.preset("tiny")), 1, seed=0)
         ['block_1', 'pooler']
     """
     config = encoder_config(model)
+    if blocks is None:
+        blocks = 1 if config.pooling == "cls" else 0
     if not 0 <= blocks <= config.num_layers:
         raise ValueError(f"reinitialize={blocks}: the model has {config.num_layers} blocks.")
     if blocks == 0:
