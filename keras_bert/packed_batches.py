@@ -1,8 +1,8 @@
 """Tokenized texts → batches of full rows: several texts side by side in one row, so that no compute goes into padding.
 
 Takes `TokenizedTexts`, gives `tf.data` batches for an encoder with `packed=True` and `example_starts`. A room of its
-own beside `bucketing.py`, which pads texts of similar length: here a batch has texts of all lengths and every batch has
-one shape, so XLA compiles once, and of the places in a batch one in thirty is empty instead of one in six.
+own beside `bucketing.py`, which pads texts of similar length: here a batch has texts of all lengths and nearly all have one
+shape, so XLA compiles once or twice, and of the places in a batch one in thirty is empty instead of one in six.
 
 Which texts share a batch: they are sorted by length and cut into as many strata as a batch has texts; each batch takes
 one text of every stratum. Every second stratum is dealt by chance, the others by need, the longest text to the batch
@@ -24,6 +24,9 @@ from keras_bert.tokenized_texts import TokenizedTexts, TokenLabels, TokenVectors
 
 # === Shapes ===
 
+# To compile a step for one more shape must save so much of all steps.
+_ONE_MORE_SHAPE = 1.03
+
 
 @dataclass(frozen=True)
 class PackedShape:
@@ -34,7 +37,10 @@ class PackedShape:
 
 
 def packed_shape(lengths, *, batch_size: int, hidden_dim: int = 768, group: int = 1) -> PackedShape:
-    """Choose the cheapest shape that holds batches of `batch_size` of these texts.
+    """Choose the cheapest shape for batches of `batch_size` of these texts.
+
+    Most often it is one that holds them all. Where some batches are much longer than the others, because of a few long
+    texts, it is one that holds most: the others get more rows (see `packed_batches`), which XLA compiles by themselves.
 
     Args:
         lengths: The lengths of the packed texts, special tokens included.
@@ -50,23 +56,26 @@ def packed_shape(lengths, *, batch_size: int, hidden_dim: int = 768, group: int 
     _check_sizes(lengths.size, batch_size, group)
     members = _balanced_batches(_group_lengths(lengths, group), batch_size, np.random.default_rng(0))
     sizes = _sizes(lengths, _texts_of(members[:512], group))
-    longest, fullest = int(lengths.max()), int(sizes.sum(axis=1).max())
+    longest, tokens = _round_up(int(lengths.max()), 4), sizes.sum(axis=1)
 
     def cost(rows, width):
         return rows * width * (1 + width / (6 * hidden_dim))
 
-    least = {rows: _round_up(max(longest, -(-fullest // rows)), 4) for rows in range(1, batch_size * group + 1)}
-    best: tuple[int, int] | None = None
-    for rows in sorted(least, key=lambda rows: cost(rows, least[rows])):
-        if best is not None and cost(rows, least[rows]) >= cost(*best):
-            break  # the others cost more even if nothing is left empty
-        width = least[rows]
-        while _place(sizes, PackedShape(rows, width))[1].max() > rows:
+    def mean_cost(shape):
+        rows = _rows_given(_place(sizes, shape)[1], shape)
+        return np.mean(cost(rows, shape.width)) * _ONE_MORE_SHAPE ** (np.unique(rows).size - 1)
+
+    best, least = PackedShape(batch_size * group, longest), np.inf
+    best_first = sorted(
+        range(1, batch_size * group + 1), key=lambda rows: cost(rows, max(longest, tokens.max() / rows))
+    )
+    for rows in best_first:
+        width = max(longest, _round_up(-(-int(tokens.mean()) // rows), 4))
+        while cost(rows, width) < least:  # what it costs even if no batch needs more rows
+            shape = PackedShape(rows, width)
+            best, least = min((best, least), (shape, mean_cost(shape)), key=lambda pair: pair[1])
             width += 4
-        if best is None or cost(rows, width) < cost(*best):
-            best = (rows, width)
-    assert best is not None  # a batch has at least one row
-    return PackedShape(*best)
+    return best
 
 
 # === Batches ===
@@ -160,9 +169,12 @@ def _plan_epoch(lengths, batch_size, shape, seed, epoch, group):
     members = random.permutation(_balanced_batches(_group_lengths(lengths, group), batch_size, random))
     members = _texts_of(members, group)
     starts, rows = _place(_sizes(lengths, members), shape)
-    # In steps, so that the rare batch that needs more rows does not bring a new shape each time.
-    more = _round_up(np.maximum(rows - shape.rows, 0), -(-shape.rows // 4))
-    return members, starts, shape.rows + more
+    return members, starts, _rows_given(rows, shape)
+
+
+def _rows_given(needed, shape):
+    """In steps, so that the rare batch that needs more rows does not bring a new shape each time."""
+    return shape.rows + _round_up(np.maximum(needed - shape.rows, 0), -(-shape.rows // 4))
 
 
 def _balanced_batches(lengths, batch_size, random):

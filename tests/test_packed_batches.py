@@ -1,5 +1,7 @@
 """Full rows: every text once, nothing mixed up, and the same numbers as one text a row."""
 
+from collections import Counter
+
 import keras
 import numpy as np
 import pytest
@@ -159,6 +161,19 @@ def test_renumbered_ids_with_their_rows_of_the_table_give_the_same_outputs():
     moved = whole.get_layer("token_embedding").embeddings.numpy() - before
     np.testing.assert_allclose(moved[ids], 1.0, atol=1e-6)
     assert not np.delete(moved, ids, axis=0).any()
+
+
+def test_a_few_long_texts_do_not_make_all_batches_wide():
+    """Of 125 batches ten have a text of 120 tokens; the others must not be as large as those."""
+    lengths = np.r_[np.full(1_990, 20), np.full(10, 120)]
+    splits = np.concatenate([[0], np.cumsum(lengths - 2)])
+    tokenized = TokenizedTexts(np.full(splits[-1], 7, np.int32), splits)
+    np.testing.assert_array_equal(tokenized.lengths, lengths)
+    data = batches_of(tokenized, batch_size=16)
+    shapes = Counter(tuple(inputs["token_ids"].shape) for inputs, *_ in data)
+    places = sum(number * rows * width for (rows, width), number in shapes.items())
+    assert len(shapes) == 2 and lengths.sum() / places > 0.88  # one shape for all is at most 0.78 full
+    assert sum(float(np.sum(weights)) for *_, weights in data) == 2_000
 
 
 def test_bad_input_is_refused():
