@@ -1,8 +1,8 @@
 """Tokenized texts → batches of full rows: several texts side by side in one row, so that no compute goes into padding.
 
 Takes `TokenizedTexts`, gives `tf.data` batches for an encoder with `packed=True` and `example_starts`. A room of its
-own beside `bucketing.py`, which pads texts of similar length: here a batch has texts of all lengths and nearly all have one
-shape, so XLA compiles once or twice, and of the places in a batch one in thirty is empty instead of one in six.
+own beside `bucketing.py`, which pads texts of similar length: here a batch has texts of all lengths and nearly all
+batches have one shape, so XLA compiles once or twice, and of the places one in thirty is empty instead of one in six.
 
 Which texts share a batch: they are sorted by length and cut into as many strata as a batch has texts; each batch takes
 one text of every stratum. Every second stratum is dealt by chance, the others by need, the longest text to the batch
