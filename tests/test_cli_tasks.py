@@ -65,6 +65,7 @@ def test_evaluate_prints_a_table_and_writes_json(finetuned, capsys):
         (["evaluate", "{model}", "{dev}"], "text"),  # its column is called sentence
         (["finetune", "{dev}", "{out}", "--text", "sentense"], "sentense"),
         (["finetune", "{missing}", "{out}"], "missing.tsv"),
+        (["finetune", "{dev}", "{out}", "--average", "--seeds", "3"], "two or more runs"),
     ],
 )
 def test_bad_input_is_one_clear_line(finetuned, capsys, arguments, words):

@@ -321,6 +321,11 @@ def test_the_run_that_helps_most_joins_first():
     assert found == ((1, 4), 0.93) and model.get_weights()[0] == 2.5
 
 
+def test_the_mean_of_one_run_is_that_run():
+    _, report = run(Recipe(epochs=1, seeds=(0,), average=True), lambda model: Score(0.5))
+    assert report.averaged == () and report.score == 0.5
+
+
 def test_without_validation_data_all_runs_are_averaged():
     recipe = Recipe(epochs=1, seeds=(0, 1), learning_rate=1e-2)
     singles = [run(dataclasses.replace(recipe, seeds=(seed,)), None)[0] for seed in (0, 1)]
@@ -410,7 +415,6 @@ def test_recipes_print_and_refuse_nonsense():
         {"mixout": 1.0},
         {"dropout": 1.5},
         {"seeds": ()},
-        {"average": True},
         {"head_epochs": -1},
     ):
         with pytest.raises(ValueError, match=next(iter(wrong))):

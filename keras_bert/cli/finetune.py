@@ -65,6 +65,8 @@ def run(arguments) -> dict:
     """A model fine-tuned on labelled texts; started again after a kill, it goes on where it was."""
     from keras_bert.training.memory import keep_freed_memory
 
+    if arguments.average and len(arguments.seeds or ()) == 1:
+        raise ValueError(f"--average with --seeds {arguments.seeds[0]}: expected two or more runs to average.")
     keep_freed_memory()
     commands = find_task(arguments.task)
     train, validation = _read(arguments, commands)

@@ -37,7 +37,8 @@ class Recipe:
         classifier_dropout: Rate before the heads; `None` keeps the model's.
         seeds: One run each; the model with the best validation score is kept.
         average: Whether the mean of the runs' weights is kept instead of the best run's: that of the best run and those
-            that raise its validation score or keep it (Wortsman et al. 2022). For more seeds than one.
+            that raise its validation score or keep it (Wortsman et al. 2022); without validation data, of all. The mean
+            of one run is that run.
         restarts: How many more seeds may be tried for runs that degenerate (one class for every text).
     """
 
@@ -71,8 +72,6 @@ class Recipe:
             raise ValueError(f"trains={self.trains!r}: expected one of {', '.join(map(repr, TRAINED_PARTS))}.")
         if not self.seeds:
             raise ValueError("seeds=() gives no run; expected at least one number.")
-        if self.average and len(self.seeds) < 2:
-            raise ValueError(f"average=True with seeds={self.seeds}: expected two or more runs to average.")
         for name in ("epochs", "batch_size", "learning_rate"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number over 0.")
