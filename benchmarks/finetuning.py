@@ -5,7 +5,7 @@
 
 DIR holds `glue/SST-2/`. The contenders: `ours` (what `TextClassifier.fit` trains: packed rows, the used rows of the
 token table, XLA), `torch` (transformers with length buckets, as `bucketing.py` makes them) and `hub` (keras-hub's
-`BertTextClassifier` at a fixed length of 64, as it comes).
+`BertTextClassifier` at a fixed length of 64), all with the same schedule of the rate.
 Each runs in a process of its own, one after the other. The speed is that of a second pass over the data, in which
 nothing is compiled any more; the time of the first is printed too. All have `keep_freed_memory()`.
 """
@@ -128,6 +128,7 @@ def hub(arguments):
     import keras_hub
 
     import keras_bert
+    from keras_bert.training.layerwise import finetuning_optimizer
 
     keras_bert.keep_freed_memory()
     encoder, tokenizer = keras_bert.load_encoder(MODEL)
@@ -138,14 +139,15 @@ def hub(arguments):
         words = keras_hub.models.BertTokenizer.from_preset(f"{directory}/hub")
     preprocessor = keras_hub.models.BertTextClassifierPreprocessor(words, sequence_length=64)
     model = keras_hub.models.BertTextClassifier(backbone, num_classes=2, preprocessor=preprocessor)
+    passes = max(2, arguments.epochs)
     model.compile(
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        optimizer=keras.optimizers.AdamW(RATE, weight_decay=0.01),
+        optimizer=finetuning_optimizer(RATE, -(-len(train) // BATCH) * passes),  # the schedule of the others
         jit_compile=True,
     )
     texts, labels = [row.text for row in train], np.array([int(row.label) for row in train])
     seconds = []
-    for _ in range(max(2, arguments.epochs)):
+    for _ in range(passes):
         start = time.perf_counter()
         model.fit(np.array(texts), labels, batch_size=BATCH, verbose=0)
         seconds.append(time.perf_counter() - start)
