@@ -226,6 +226,14 @@ def test_heads_train_alone_and_all_trains_afterwards():
     assert [weight.path for weight in model.trainable_variables] == trained
 
 
+def test_a_model_without_heads_is_left_as_it_is():
+    model = bert_encoder(TINY)
+    before = values(model)
+    train_heads(model, None, steps=4, loss={})
+    for path, value in values(model).items():
+        np.testing.assert_array_equal(value, before[path], err_msg=path)
+
+
 def test_an_interrupted_head_leaves_the_rest_trainable():
     model = new_model()
     trained = [weight.path for weight in model.trainable_variables]

@@ -22,7 +22,7 @@ _RATE = 5e-3
 def train_heads(
     model: keras.Model, batches: tf.data.Dataset, *, steps: int, loss: dict, verbose: int | str = "auto"
 ) -> None:
-    """Train a model's heads for some steps; embeddings, blocks and pooler keep their values.
+    """Train a model's heads, if it has any, for some steps; embeddings, blocks and pooler keep their values.
 
     Args:
         model: A built model; what trains of it afterwards is what trained before.
@@ -36,6 +36,8 @@ def train_heads(
         train_heads(model, batches, steps=200, loss=loss)
         ```
     """
+    if not any(is_head(variable.path) for variable in model.trainable_variables):
+        return  # a model of sentence vectors has none
     with _heads_alone(model):
         heads = TrainingModel.from_model(model)  # so that the optimizer that comes after finds the model untouched
         heads.compile(finetuning_optimizer(_RATE, steps), loss=loss, jit_compile=False)
