@@ -142,6 +142,15 @@ def test_every_recipe_trains(recipe):
     assert not any("lora" in weight.path for weight in classifier.model.weights)
 
 
+def test_few_samples_without_validation_data_give_the_mean_of_all_seeds():
+    classifier = new_classifier()
+    options = {"steps": 30, "seeds": (0, 1), "learning_rate": 5e-3}
+    report = classifier.fit(*reviews(64, seed=1), recipe="few_sample", **options, verbose=0)
+    assert len(report.averaged) == 2
+    assert set(report.averaged) == {run.seed for run in report.runs if not run.degenerate}
+    assert report.metric == "training_accuracy" and "the mean of seeds" in str(report)
+
+
 # === Long texts ===
 
 

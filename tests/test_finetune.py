@@ -353,6 +353,12 @@ def test_runs_that_are_averaged_begin_with_the_same_fresh_block():
     np.testing.assert_allclose(values(mean)[path], values(first)[path], atol=1e-6)
 
 
+def test_training_data_chooses_no_runs():
+    scores = iter([Score(1.0), Score(0.9), Score(0.8), Score(0.95)])
+    _, report = run(Recipe(epochs=1, seeds=(0, 1, 2), average=True), lambda model: next(scores), chooses=False)
+    assert set(report.averaged) == {0, 1, 2} and report.score == 0.95  # of the mean of all, though one run had more
+
+
 def test_a_step_budget_beats_epochs_on_small_data():
     measured = []
 

@@ -243,6 +243,7 @@ class Task(ABC):
             steps_per_epoch=steps,
             measure=measure,
             metric=metric if check is not None else f"training_{metric}",
+            chooses=check is not None,
             directory=directory,
             verbose=verbose,
         )

@@ -124,6 +124,7 @@ def finetune(
     steps_per_epoch: int,
     measure: Callable[[keras.Model], Score] | None = None,
     metric: str = "score",
+    chooses: bool = True,
     directory: str | os.PathLike | None = None,
     verbose: int | str = "auto",
 ) -> tuple[keras.Model, FinetuneReport]:
@@ -137,6 +138,8 @@ def finetune(
         steps_per_epoch: Batches of an epoch.
         measure: Takes the model in training, gives its `Score` on validation data. Without it the last weights stay.
         metric: What the score is called.
+        chooses: Whether the score chooses the runs that are averaged; not where it is one of training data, which all
+            runs know by heart. It then only keeps degenerate runs out.
         directory: Where the state of the run is kept; started again with it, a killed run goes on.
         verbose: As for `fit`.
 
@@ -174,7 +177,9 @@ def finetune(
             learned.append(RunWeights.of(trial.model, seed, run.score))
     report = replace(report, history=best[1])
     if len(learned) > 1 and not interrupted:
-        averaged, score = average_runs(best[0], learned, measure)
+        averaged, score = average_runs(best[0], learned, measure if chooses else None)
+        if measure is not None and not chooses:
+            score = measure(best[0]).value
         report = replace(report, averaged=averaged, averaged_score=score)
     return best[0], report
 
