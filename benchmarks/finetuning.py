@@ -21,6 +21,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
+from peer_training import make_clock
 
 MODEL, LENGTH, BATCH, RATE = "all-MiniLM-L6-v2", 128, 32, 5e-5
 
@@ -41,22 +42,6 @@ def prepare(arguments):
     options = {"labels": ["0", "1"], "sequence_length": LENGTH, "pooling": "cls"}  # as the peers have it
     classifier = keras_bert.TextClassifier.from_pretrained(MODEL, seed=0, **options)
     return classifier, train, dev
-
-
-def make_clock():
-    """Times the passes of a `fit`, without what it waits for when it is done (`tf.data`'s tuner can hold it long)."""
-    import keras
-
-    class Clock(keras.callbacks.Callback):
-        seconds: list[float] = []
-
-        def on_epoch_begin(self, epoch, logs=None):
-            self.start = time.perf_counter()
-
-        def on_epoch_end(self, epoch, logs=None):
-            self.seconds.append(time.perf_counter() - self.start)
-
-    return Clock()
 
 
 # === Contenders: each gives seconds of the passes, and the accuracy after the last ===
