@@ -75,6 +75,14 @@ def test_first_step_of_each_layer_is_its_rate():
         assert np.median(moved) == pytest.approx(1e-2 * factor, rel=1e-2), path
 
 
+def test_small_gradients_take_full_steps():
+    """A gradient of norm 1 has elements of 1e-4 and less in a BERT of millions of weights."""
+    optimizer = finetuning_optimizer(1e-3, 10, warmup=0.0, weight_decay=0.0)
+    weight = keras.Variable(np.zeros(4, "float32"), name="kernel")
+    optimizer.apply([tf.constant([1e-4, 1e-5, -1e-5, 3e-6])], [weight])
+    np.testing.assert_allclose(np.asarray(weight), [-1e-3, -1e-3, 1e-3, -1e-3], rtol=0.1)
+
+
 def test_pretrained_decay_pulls_back_to_the_start():
     model = new_model()
     optimizer = LayerwiseAdamW(0.1, weight_decay=0.0, pretrained_decay=0.5)

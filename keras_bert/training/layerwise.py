@@ -15,6 +15,10 @@ from keras_bert.training.optimizers import UNDECAYED, WarmupLinearDecay
 
 _BLOCK = re.compile(r"block_(\d+)")
 
+# Keras adds it before the correction of the bias, so that in the first steps it counts up to thirty times as much, and
+# a clipped gradient has elements of 1e-4 and less: 1e-6, which is usual elsewhere, held most weights back.
+_EPSILON = 1e-8
+
 
 @keras.saving.register_keras_serializable("keras_bert")
 class LayerwiseAdamW(keras.optimizers.AdamW):
@@ -120,7 +124,7 @@ def finetuning_optimizer(
         pretrained_decay=pretrained_decay,
         weight_decay=weight_decay,
         global_clipnorm=clip_norm,
-        epsilon=1e-6,
+        epsilon=_EPSILON,
     )
     optimizer.exclude_from_weight_decay(var_names=list(UNDECAYED))
     return optimizer
