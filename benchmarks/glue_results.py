@@ -28,6 +28,7 @@ import keras
 import numpy as np
 
 import keras_bert
+from keras_bert.config import POOLINGS
 from keras_bert.tasks.glue import glue_metrics, glue_task, read_glue
 from keras_bert.training.weight_averaging import RunWeights, average_runs
 
@@ -133,7 +134,7 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="holds glue/")
     parser.add_argument("--tasks", nargs="+", default=["SST-2"])
     parser.add_argument("--model", default=MODEL)
-    parser.add_argument("--pooling", choices=("cls", "mean"), help="default: what suits the model, the mean for MiniLM")
+    parser.add_argument("--pooling", choices=POOLINGS, help="default: what suits the model, the mean for MiniLM")
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--learning-rate", type=float, help="default: by the model's width, 8e-5 for MiniLM")
     parser.add_argument("--examples", type=int, default=1000)

@@ -19,10 +19,12 @@ from collections.abc import Mapping, Sequence
 import keras
 from keras import ops
 
+from keras_bert.attention_bias import PackedBias
 from keras_bert.config import BertConfig
 from keras_bert.dropout import HashDropout
-from keras_bert.embeddings import as_config, dense, initializer, layer_norm, spread_seed
+from keras_bert.embeddings import as_config, dense, layer_norm, spread_seed
 from keras_bert.encoder import activation_function, bert_encoder, encoder_config
+from keras_bert.pooling import mean_of_tokens
 
 HEADS = ("masked_lm", "next_sentence", "classification", "token_classification", "question_answering", "relation")
 
@@ -118,6 +120,34 @@ class MarkedStates(keras.layers.Layer):
         return {**super().get_config(), "marker_ids": list(self.marker_ids)}
 
 
+@keras.saving.register_keras_serializable("keras_bert")
+class PairDifferences(keras.layers.Layer):
+    """How the two texts of a pair differ: the distance and the product of their mean states, side by side.
+
+    `states [B, T, H]`, `segment_ids` and `padding_mask [B, T]` give `[B, 2H]`. Sentence encoders have learned to say by
+    them whether two texts mean the same (InferSent, Conneau et al. 2017), which the mean of both together cannot. Of a
+    text without a second one the product is zero.
+
+    In packed rows `padding_mask` has the number of the text that a token belongs to, and `starts [X]` an entry for each
+    text, which gives `[X, 2H]`; without `starts` it is the first text of each row that counts.
+
+    Example:
+        >>> states = np.array([[[1.0], [2.0], [5.0]]])
+        >>> PairDifferences()(states, np.array([[0, 0, 1]]), np.array([[1, 1, 1]])).numpy().tolist()
+        [[3.5, 7.5]]
+    """
+
+    def call(self, states, segment_ids, padding_mask, starts=None, packed=False):
+        second = segment_ids * padding_mask
+        first, second = (
+            mean_of_tokens(states, visible, starts, packed=packed) for visible in (padding_mask - second, second)
+        )
+        return ops.concatenate([ops.abs(first - second), first * second], axis=-1)
+
+    def compute_output_shape(self, states_shape, segment_ids_shape, padding_mask_shape, starts_shape=None):
+        return (*(starts_shape or states_shape[:1]), 2 * states_shape[-1])
+
+
 # === Functional Model ===
 
 
@@ -166,7 +196,7 @@ def bert_model(
         "next_sentence": lambda seed: {"nsp_logits": next_sentence_logits(encoder, seed=seed)},
         "classification": lambda seed: {
             "class_logits": _classify(
-                encoder.output["pooled_output"], classes.get("classification"), "classifier", config, rate, seed
+                _text_vectors(encoder), classes.get("classification"), "classifier", config, rate, seed
             )
         },
         "token_classification": lambda seed: {
@@ -205,6 +235,17 @@ def next_sentence_logits(encoder: keras.Model, pooled=None, *, seed: int | None 
     return _linear(pooled, 2, "next_sentence", encoder_config(encoder), seed)
 
 
+def _text_vectors(encoder):
+    """What a classifier of texts reads: the pooled output and, where the config says so, how a pair differs."""
+    inputs, outputs = encoder.input, encoder.output
+    if encoder_config(encoder).pooling != "pair":
+        return outputs["pooled_output"]
+    packed = isinstance(encoder.get_layer("padding_bias"), PackedBias)
+    seen = [outputs["sequence_output"], inputs["segment_ids"], inputs["padding_mask"], inputs.get("example_starts")]
+    differences = PairDifferences(name="pair_differences")(*seen, packed=packed)
+    return keras.layers.Concatenate(name="text_vectors")([outputs["pooled_output"], differences])
+
+
 def _classify(vectors, num_classes, name, config, rate, seed):
     if not isinstance(num_classes, int) or num_classes < 1:
         raise ValueError(f"num_classes={num_classes!r}: the {name} head needs the number of classes, at least 1.")
@@ -222,15 +263,20 @@ def _relate(encoder, num_classes, marker_ids, rate, seed):
     vectors = keras.layers.Concatenate(name="relation_vectors")([outputs["pooled_output"], states])
     seeds = spread_seed(seed, 2)
     vectors = HashDropout(rate, seed=seeds[0], name="relation_dense_dropout")(vectors)
-    init = initializer(config.initializer_range, seeds[0])
+    init = _first_weights(config, seeds[0])
     hidden = keras.layers.Dense(config.hidden_dim, activation="tanh", kernel_initializer=init, name="relation_dense")
     return _classify(hidden(vectors), num_classes, "relation_classifier", config, rate, seeds[1])
 
 
 def _linear(vectors, units, name, config, seed):
-    init = initializer(config.initializer_range, seed)
+    init = _first_weights(config, seed)
     # Logits stay float32 under mixed precision: softmax over half-precision logits loses the small classes.
     return keras.layers.Dense(units, kernel_initializer=init, dtype=_float32_logits(), name=name)(vectors)
+
+
+def _first_weights(config, seed):
+    """As transformers draws heads, not cut at two deviations: an eighth more, which a short fine-tuning can tell."""
+    return keras.initializers.RandomNormal(stddev=config.initializer_range, seed=seed)
 
 
 def _float32_logits():

@@ -59,6 +59,11 @@ def test_classifier_dropout_is_its_own():
     assert ops.ndim(model(batch())["class_logits"]) == 2
 
 
+def test_a_head_begins_as_transformers_draws_it():
+    kernel = numpy(bert_model(CONFIG, "classification", num_classes=2000, seed=1).get_layer("classifier").kernel)
+    assert np.std(kernel) == pytest.approx(CONFIG.initializer_range, rel=0.03)  # cut at two deviations: 0.88 of it
+
+
 @pytest.mark.parametrize(
     ("heads", "message"),
     [("sentiment", "heads=.*sentiment.*expected one or more of masked_lm"), ((), "expected one or more")],

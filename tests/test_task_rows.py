@@ -234,6 +234,8 @@ def test_no_file_at_all(tmp_path):
         read_rows([])
     with pytest.raises(FileNotFoundError, match="missing.tsv"):
         read_rows(tmp_path / "missing.tsv")
+    with pytest.raises(FileNotFoundError, match="trian is not there"):  # not: "ends in none of .tsv, …"
+        read_rows(tmp_path / "trian")
 
 
 def test_rows_are_a_frozen_sequence(tmp_path):

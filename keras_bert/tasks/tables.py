@@ -53,6 +53,8 @@ def find_format(path: str | os.PathLike, format: str | None = None) -> str:
     path = Path(path)
     suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
     if suffix not in SUFFIXES:
+        if not path.exists():  # often a folder's name with a slip in it, which no ending would mend
+            raise FileNotFoundError(f"{path} is not there; expected a file or a folder of this name.")
         endings = ", ".join(SUFFIXES)
         raise ValueError(
             f"{path} ends in none of {endings} (or .gz after it); pass format='tsv' or another of {known}."
