@@ -10,6 +10,7 @@ from tiny_models import TINY, batch, tiny_model
 import export
 import keras_bert
 from keras_bert.checkpoint.files import CheckpointError
+from keras_bert.cli import main
 from keras_bert.encoder import bert_encoder, with_example_starts
 from keras_bert.heads import bert_model
 from keras_bert.tasks.classification import TextClassifier
@@ -85,6 +86,18 @@ def test_it_learns_saves_and_exports(tmp_path):
     answers = [row[0].name for row in export.load(path)(held_out[0])]
     assert np.mean([a == b[0].name for a, b in zip(answers, task.predict(held_out[0]), strict=True)]) > 0.95
     assert set(export.op_audit.audit_ops(path, count_partitions=True).partitions.values()) == {1}
+
+
+def test_the_command_line_asks_for_it(tmp_path, capsys):
+    pairs, labels = same_or_not(24, seed=3)
+    rows = [f"{first}\t{second}\t{label}" for (first, second), label in zip(pairs, labels, strict=True)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["text\tpair\tlabel", *rows]) + "\n", encoding="utf-8")
+    command = ["finetune", str(tmp_path / "pairs.tsv"), str(tmp_path / "out"), "--model", str(pretrained_directory())]
+    flags = "--pair pair --epochs 1 --sequence-length 16 --pooling pair --json"
+    assert main([*command, *flags.split()]) == 0
+    assert keras_bert.load_task(tmp_path / "out").config.pooling == "pair"
+    assert main([*command, "--pooling", "pair", "--task", "tagging"]) == 1
+    assert "--pooling is for --task classification" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("format", ["google", "keras_hub"])

@@ -11,8 +11,10 @@ from pathlib import Path
 from keras_bert.cli.data import add_data_arguments
 from keras_bert.cli.tasks import TASKS, find_kind, find_task
 from keras_bert.cli.words import add_command
+from keras_bert.config import POOLINGS
 
 RECIPES = ("standard", "few_sample", "frozen", "lora", "bitfit")
+_POOLED = ("classification", "intent_slots", "aspect")
 
 
 def add(commands) -> None:
@@ -31,6 +33,12 @@ def add(commands) -> None:
     command.add_argument("--kind", choices=("single_label", "multi_label", "regression"), help="found from the labels")
     command.add_argument(
         "--score-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of similarity, such as 0 5"
+    )
+    command.add_argument(
+        "--pooling",
+        choices=POOLINGS,
+        help="what a classifier reads: the first token, the mean of all, or that and how the texts of a pair differ "
+        "(default: what suits the model)",
     )
     command.add_argument("--head", choices=("softmax", "crf"), help="of a tagger (default: softmax)")
     command.add_argument(
@@ -67,6 +75,8 @@ def run(arguments) -> dict:
 
     if arguments.average and len(arguments.seeds or ()) == 1:
         raise ValueError(f"--average with --seeds {arguments.seeds[0]}: expected two or more runs to average.")
+    if arguments.pooling is not None and arguments.task not in _POOLED:
+        raise ValueError(f"--pooling is for --task {', '.join(_POOLED)}, not for {arguments.task}; leave it out.")
     keep_freed_memory()
     commands = find_task(arguments.task)
     train, validation = _read(arguments, commands)

@@ -64,6 +64,7 @@ def _make_classifier(arguments, train):
         arguments.model,
         labels=None if kind == "regression" else sorted(name for name, _ in describe_labels(train).counts),
         kind=kind,
+        pooling=arguments.pooling,
         sequence_length=arguments.sequence_length or 128,
         long_texts="windows" if arguments.windows else "cut",
     )
@@ -133,8 +134,8 @@ def _read_commands(arguments, path, split, kind=None):
 def _make_assistant(arguments, train):
     from keras_bert.tasks.intent_slots import IntentSlots
 
-    kinds = {"intents": train.intents, "slots": train.entity_kinds}
-    return IntentSlots.from_pretrained(arguments.model, **kinds, sequence_length=arguments.sequence_length or 64)
+    options = {"pooling": arguments.pooling, "sequence_length": arguments.sequence_length or 64}
+    return IntentSlots.from_pretrained(arguments.model, intents=train.intents, slots=train.entity_kinds, **options)
 
 
 def _plain_command(answer):
@@ -158,8 +159,8 @@ def _read_aspects(arguments, path, split, kind=None):
 def _make_aspect_classifier(arguments, train):
     from keras_bert.tasks.aspect import AspectClassifier
 
-    labels, length = sorted({row.label for row in train}), arguments.sequence_length or 128
-    return AspectClassifier.from_pretrained(arguments.model, labels=labels, sequence_length=length)
+    options = {"pooling": arguments.pooling, "sequence_length": arguments.sequence_length or 128}
+    return AspectClassifier.from_pretrained(arguments.model, labels=sorted({row.label for row in train}), **options)
 
 
 def _plain_polarity(answer):
