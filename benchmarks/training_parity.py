@@ -1,0 +1,128 @@
+"""The first steps of a fine-tuning beside PyTorch's: does ours learn as transformers does, step by step?
+
+    python benchmarks/training_parity.py --steps 40                             # about 6 minutes on one core
+    python benchmarks/training_parity.py --steps 20 --epsilon 1e-6              # what a larger epsilon does
+
+MiniLM learns the intents and slots of the bundled assistant commands, by our optimizer and by PyTorch's AdamW, from the
+same weights, heads included, on the same batches with the same schedule: once without dropout, where both should do the
+same, and once with it, where both should do as well. Prints the mean loss of every ten steps and that of commands that
+neither has seen.
+"""
+
+import argparse
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import torch
+import transformers
+from intent_slots import joint_bert
+from peer_training import _IGNORED, _INPUTS
+
+import keras_bert
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.tasks.intent_slots import IntentSlots
+from keras_bert.training.layerwise import finetuning_optimizer
+from keras_bert.training.recipes import Recipe
+from keras_bert.training.training_model import TrainingModel
+from keras_bert.weight_copying import to_numpy
+
+MODEL, BATCH, RATE, EVERY = "all-MiniLM-L6-v2", 16, 1e-4, 10
+HEADS = {"class_logits": "classifier", "token_logits": "token_classifier"}
+
+
+def read():
+    """The task, batches to train on and batches to measure on."""
+    commands = keras_bert.load_assistant("train")
+    kinds = {"intents": keras_bert.datasets.intents(), "slots": sorted({s.name for one in commands for s in one.slots})}
+    task = IntentSlots.from_pretrained(MODEL, **kinds, sequence_length=32, pooling="cls")
+    task.trains_packed = False  # rows as PyTorch takes them
+
+    def batches(rows, epochs):
+        make, steps = task._training_batches(task._prepare(rows, None), BATCH)
+        return [batch for _, batch in zip(range(steps * epochs), make(0, 0, epochs), strict=False)]
+
+    return task, batches(commands, 3), batches(keras_bert.load_assistant("validation"), 1)
+
+
+def train_ours(task, batches, dropout, steps, epsilon):
+    """The losses of the steps, the model, and how to measure it."""
+    rates = dict.fromkeys(("dropout", "attention_dropout", "classifier_dropout"), dropout)
+    model = TrainingModel.from_model(task._fresh_model(Recipe(learning_rate=RATE, **rates), 0, None))
+    heads = {name: [to_numpy(weight) for weight in model.get_layer(layer).weights] for name, layer in HEADS.items()}
+    optimizer = finetuning_optimizer(RATE, 2 * steps)
+    optimizer.epsilon = epsilon or optimizer.epsilon
+    model.compile(optimizer, loss=task._loss(), jit_compile=False)
+    losses = []
+    for inputs, labels, weights in batches[:steps]:
+        model.reset_metrics()
+        losses.append(float(model.train_on_batch(inputs, labels, sample_weight=weights, return_dict=True)["loss"]))
+
+    def measure(inputs, labels, weights):
+        outputs = model(inputs, training=False)
+        return sum(float(loss(labels[name], outputs[name], weights[name])) for name, loss in task._loss().items())
+
+    return losses, measure, heads
+
+
+def train_torch(task, batches, dropout, steps, heads):
+    """The same by PyTorch, from the same heads."""
+    torch.manual_seed(0)
+    model, run = joint_bert(find_directory(MODEL), {name: len(bias) for name, (_, bias) in heads.items()})
+    with torch.no_grad():
+        for name, (kernel, bias) in heads.items():
+            model["heads"][name].weight.copy_(torch.tensor(kernel.T))
+            model["heads"][name].bias.copy_(torch.tensor(bias))
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = dropout
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, int(0.1 * 2 * steps), 2 * steps)
+
+    def loss_of(inputs, labels, weights):
+        given = {theirs: torch.from_numpy(inputs[ours].numpy()).long() for ours, theirs in _INPUTS.items()}
+        wanted = {name: np.where(weights[name] > 0, labels[name], _IGNORED) for name in labels}
+        return run(given, {name: torch.from_numpy(part).long() for name, part in wanted.items()})[0]
+
+    model.train()
+    losses = []
+    for batch in batches[:steps]:
+        loss = loss_of(*batch)
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    model.eval()
+
+    def measure(*batch):
+        with torch.no_grad():
+            return loss_of(*batch).item()
+
+    return losses, measure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--epsilon", type=float, help="of our optimizer, instead of its own")
+    arguments = parser.parse_args()
+    keras_bert.keep_freed_memory()
+    task, train, check = read()
+    parts = range(0, arguments.steps, EVERY)
+    print("| dropout | | " + " | ".join(f"to step {part + EVERY}" for part in parts) + " | unseen |")
+    print("|---" * (len(parts) + 3) + "|")
+    for dropout in (0.0, 0.1):
+        losses, measure, heads = train_ours(task, train, dropout, arguments.steps, arguments.epsilon)
+        rows = {"ours": (losses, measure)}
+        rows["PyTorch"] = train_torch(task, train, dropout, arguments.steps, heads)
+        for name, (losses, measure) in rows.items():
+            means = [np.mean(losses[part : part + EVERY]) for part in parts]
+            values = [*means, np.mean([measure(*batch) for batch in check])]
+            print(f"| {dropout} | {name} | " + " | ".join(f"{value:.4f}" for value in values) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
