@@ -102,7 +102,7 @@ def train_torch(task, data, arguments, kind: str | Callable) -> list[float]:
         start = time.perf_counter()
         for inputs, labels, weights in batches(arguments.seed, epoch, 1):
             counted = weights if isinstance(weights, Mapping) else dict.fromkeys(labels, weights)
-            targets = {name: np.where(counted[name] > 0, labels[name], _IGNORED) for name in labels}
+            targets = {name: _uncounted_out(labels[name].numpy(), counted[name].numpy()) for name in labels}
             loss, _ = run(tensors(inputs), {name: torch.from_numpy(part).long() for name, part in targets.items()})
             optimizer.zero_grad()
             loss.backward()
@@ -138,6 +138,12 @@ def _one_head(task, name):
         return model, run
 
     return make
+
+
+def _uncounted_out(labels, weights):
+    """Labels that count, `_IGNORED` for the others; a weight may be for all labels of a row."""
+    weights = weights.reshape(weights.shape + (1,) * (labels.ndim - weights.ndim))
+    return np.where(weights > 0, labels, _IGNORED)
 
 
 class _Array:
