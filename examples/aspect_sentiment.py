@@ -13,12 +13,12 @@ aspect. The end of `--smoke`, whose eight sentences teach it little:
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import keras_bert
+
+keras_bert.quiet_tensorflow()
+
 from keras_bert import AspectClassifier
 from keras_bert.tasks.aspect_rows import read_aspects
 from keras_bert.tasks.inputs import as_rows

@@ -15,17 +15,17 @@ sentences through the TFLite file alone. At the end it prints the table of READM
 
 import argparse
 import logging
-import os
 import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import numpy as np
 
 import export
-import keras_bert
 from export.candidates import lean_sizes
 from keras_bert.datasets import intents
 

@@ -9,13 +9,13 @@ own is added to the usual ones. The same without Python: `keras-bert deploy sent
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import export
-import keras_bert
 
 
 def main():

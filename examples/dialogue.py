@@ -11,12 +11,12 @@ frequent one, saves the model, and answers `--turns`, streaming. A small model o
 
 import argparse
 import collections
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import keras_bert
+
+keras_bert.quiet_tensorflow()
+
 from keras_bert import Seq2Seq
 from keras_bert.tasks.generation_metrics import generation_report
 from keras_bert.tasks.generation_rows import as_generation_rows

@@ -10,12 +10,12 @@ Trains, prints the report on the test data, understands two commands, and saves 
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import keras_bert
+
+keras_bert.quiet_tensorflow()
+
 from keras_bert.tasks.command_rows import as_commands, read_commands
 
 COMMANDS = ("wake me at half past six on Sunday", "text Zoë that the train to Malmö is late 🙂")

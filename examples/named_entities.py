@@ -12,14 +12,14 @@ texts, and saves the model. The texts are answered as in
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-import keras_bert
 from keras_bert.tasks.tagged_rows import as_tagged_rows, read_tagged
 from keras_bert.tasks.tagging import EntityTagger
 

@@ -11,15 +11,15 @@ exact match and F1 on the test data, answers questions on a text of its own, and
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-import keras_bert
 from keras_bert.tasks.question_answering import QuestionAnswerer
 from keras_bert.tasks.squad import as_questions, read_squad
 

@@ -15,14 +15,14 @@ answers raw texts. The end of `--smoke`:
 
 import argparse
 import itertools
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-import keras_bert
 from keras_bert import EntityTagger, MarkedText, RelationClassifier
 from keras_bert.tasks.relation_rows import as_relation_rows, read_relations
 from keras_bert.tasks.tagged_rows import as_tagged_rows

@@ -13,14 +13,14 @@ It prints
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-import keras_bert
 from keras_bert.tasks.similarity import SentenceEmbedder
 
 SENTENCES = (

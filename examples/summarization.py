@@ -13,14 +13,14 @@ and it is said how many. The end of `--smoke`, which asks for what it was traine
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-import keras_bert
 from keras_bert import Seq2Seq
 from keras_bert.tasks.generation_metrics import is_chinese, rouge_scores, split_words
 from keras_bert.tasks.generation_rows import as_generation_rows

@@ -15,14 +15,14 @@ saves the model; after two epochs over all of SST-2 at 8e-5 (half an hour of one
 """
 
 import argparse
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import keras_bert
+
+keras_bert.quiet_tensorflow()
+
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.rows import describe_labels, stratified_split
 

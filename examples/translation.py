@@ -13,15 +13,15 @@ With `--model` it begins with pretrained weights and their vocabulary instead. O
 """
 
 import argparse
-import os
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-import keras_bert
 from keras_bert import BertConfig, BertTokenizer, Seq2Seq
 from keras_bert.tasks.generation_metrics import bleu_score
 from keras_bert.tasks.generation_rows import as_generation_rows

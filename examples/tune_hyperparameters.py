@@ -12,15 +12,15 @@ A stopped search goes on when it is started again: KerasTuner keeps its trials i
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+import keras_bert
+
+keras_bert.quiet_tensorflow()
 
 import keras
 import keras_tuner
 
-import keras_bert
 from keras_bert.datasets import intents
 
 

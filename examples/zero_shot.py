@@ -14,12 +14,12 @@ often the intent is right without a single training example. It prints
 """
 
 import argparse
-import os
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 import keras_bert
+
+keras_bert.quiet_tensorflow()
+
 from keras_bert.tasks.zero_shot import TEMPLATE, ZeroShotClassifier
 
 TEXTS = (

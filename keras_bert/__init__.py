@@ -46,6 +46,7 @@ _HOMES = {
     "pretrain": "training.pretrain",
     "pretrain_in_phases": "training.pretrain",
     "pretraining_model": "pretraining.model",
+    "quiet_tensorflow": "tensorflow_greetings",
     "read_aspects": "tasks.aspect_rows",
     "read_choices": "tasks.choice_rows",
     "read_commands": "tasks.command_rows",
@@ -100,6 +101,7 @@ __all__ = [
     "pretrain",
     "pretrain_in_phases",
     "pretraining_model",
+    "quiet_tensorflow",
     "read_aspects",
     "read_choices",
     "read_commands",
@@ -151,6 +153,7 @@ if TYPE_CHECKING:
     from keras_bert.tasks.tagged_rows import read_tagged
     from keras_bert.tasks.tagging import EntityTagger
     from keras_bert.tasks.zero_shot import ZeroShotClassifier
+    from keras_bert.tensorflow_greetings import quiet_tensorflow
     from keras_bert.tokenizer import BertTokenizer
     from keras_bert.training.memory import keep_freed_memory
     from keras_bert.training.optimizers import bert_optimizer

@@ -10,12 +10,12 @@ import tensorflow as tf
 from keras_bert.encoder import bert_encoder
 from keras_bert.heads import bert_model
 from keras_bert.training.best_weights import KeepBest, Score
-from keras_bert.training.finetune import finetune
+from keras_bert.training.finetune import FinetuneReport, Run, finetune
 from keras_bert.training.heads_first import train_heads
 from keras_bert.training.layerwise import LayerwiseAdamW, finetuning_optimizer, layer_depth
 from keras_bert.training.mixout import MixoutModel
 from keras_bert.training.recipes import RECIPES, Recipe, find_recipe
-from keras_bert.training.trained_parts import choose_trained, reinitialize_top
+from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.weight_averaging import RunWeights, average_runs
 from keras_bert.weight_copying import copy_weights
 from tests.tiny_models import TINY, assert_same_weights, batch
@@ -296,7 +296,22 @@ def test_degenerate_runs_start_again_with_the_next_seed():
     _, report = run(recipe, lambda model: next(scores))
     assert [(trial.seed, trial.degenerate) for trial in report.runs] == [(0, True), (1, False), (2, False)]
     assert report.best.seed == 1 and report.mean == pytest.approx(0.7) and report.std == pytest.approx(0.1)
-    assert "degenerate" in str(report) and "0.7000 ± 0.1000" in str(report)
+    assert "degenerate" in str(report) and "0.7000 ± 0.1000" in str(report) and "learned nothing" not in str(report)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "steps", "advice"),
+    [
+        ("standard", 6, "nothing yet; 6 steps are few: try the recipe few_sample, which takes at least 150"),
+        ("standard", 150, "nothing yet; try another learning rate"),
+        ("few_sample", 100, "nothing yet; try another learning rate"),
+    ],
+)
+def test_a_model_that_learned_nothing_comes_with_advice(recipe, steps, advice):
+    runs = (Run(0, 0.5, True, steps, 1.0),)
+    report = FinetuneReport(RECIPES[recipe], "accuracy", runs, ParameterCount(2, 3), ())
+    assert advice in str(report) and "nothing yet" not in str(dataclasses.replace(report, interrupted=True))
+    assert "nothing yet" not in str(dataclasses.replace(report, runs=(Run(0, 0.5, False, steps, 1.0),)))
 
 
 def averaged_run(scores):

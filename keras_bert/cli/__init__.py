@@ -19,6 +19,7 @@ from importlib.metadata import entry_points
 
 from keras_bert.cli.front_page import FrontPage
 from keras_bert.cli.words import as_table
+from keras_bert.tensorflow_greetings import quiet_tensorflow
 
 COMMANDS = (
     "info",
@@ -52,7 +53,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     arguments = parser.parse_args(words)
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    if not arguments.debug:
+        quiet_tensorflow()
     try:
         # What a command says on its way is no part of the one line that a script reads.
         aside = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()

@@ -17,6 +17,7 @@ from typing import Any
 from keras_bert.pretraining.documents import CorpusError
 from keras_bert.pretraining.manifest import Settings
 from keras_bert.pretraining.units import Unit
+from keras_bert.tensorflow_greetings import quiet_tensorflow
 
 _maker = None  # of this process, when it is a worker
 
@@ -67,7 +68,7 @@ def _start(tokenizer_config, settings, directory):
     global _maker
     threading.Thread(target=_follow_parent, daemon=True).start()
     os.environ["KERAS_BACKEND"] = "tensorflow"
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    quiet_tensorflow()
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     import tensorflow as tf
 

@@ -22,7 +22,7 @@ from keras_bert.training.best_weights import KeepBest, Score
 from keras_bert.training.heads_first import train_heads
 from keras_bert.training.layerwise import finetuning_optimizer
 from keras_bert.training.mixout import MixoutModel
-from keras_bert.training.recipes import Recipe
+from keras_bert.training.recipes import RECIPES, Recipe
 from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.training_model import TrainingModel
@@ -112,7 +112,19 @@ class FinetuneReport:
             lines.append(f"  mean {self.metric} {self.mean:.4f} ± {self.std:.4f}; {kept}")
         if self.interrupted:
             lines.append("  interrupted: the model is the best so far")
+        elif self.best.degenerate:
+            lines.append(f"  {self._advice()}")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
+
+    def _advice(self):
+        """What to try when a model has learned nothing."""
+        few = RECIPES["few_sample"].steps
+        if self.best.steps < few and self.recipe.name != "few_sample":
+            own = self.best.steps
+            way = f"{own} steps are few: try the recipe few_sample, which takes at least {few}, or more epochs"
+        else:
+            way = "try another learning rate, and look whether texts and labels belong together"
+        return f"the model has learned nothing yet; {way}"
 
 
 def finetune(
