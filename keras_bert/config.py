@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
-POOLINGS = ("cls", "mean", "pair")
+POOLINGS = ("cls", "mean")
 POSITIONS = ("learned", "sinusoidal")
 
 # Sizes of the published BERT models (Devlin et al. 2018; Turc et al. 2019 for those below base).
@@ -48,7 +48,7 @@ class BertConfig:
         attention_dim: Width of all heads together; `None` means `hidden_dim`. A model that lost heads has less.
         pooling: What `pooled_output` is made of, through a dense layer with tanh: `"cls"`, the first token's state, as
             BERT has it, or `"mean"`, the mean of all tokens' states, which suits models that were trained as sentence
-            encoders. `"pair"` is the mean too, and a classifier reads beside it how the two texts of a pair differ.
+            encoders.
         position: `"learned"`, or `"sinusoidal"` for a fixed table.
         activation: `"gelu"` (exact, as BERT), `"gelu_tanh"` or `"relu"`.
         dropout: Rate on embeddings and on the output of attention and feed-forward.
@@ -102,11 +102,6 @@ class BertConfig:
     def head_dim(self) -> int:
         """Width of one attention head."""
         return self.heads_dim // self.num_heads
-
-    @property
-    def classifier_dim(self) -> int:
-        """Width of what a classifier of texts reads: `hidden_dim`, with the differences of a pair three times that."""
-        return self.hidden_dim * (3 if self.pooling == "pair" else 1)
 
     @property
     def heads_dim(self) -> int:

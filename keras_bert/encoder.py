@@ -143,7 +143,7 @@ class Pooler(keras.layers.Layer):
         self.dense.build((x_shape[0], x_shape[-1]))
 
     def call(self, x, starts=None, visible=None, packed=False):
-        if self.config.pooling != "cls":
+        if self.config.pooling == "mean":
             return self.dense(mean_of_tokens(x, visible, starts, packed=packed))
         if starts is None:
             return self.dense(x[:, 0, :])
@@ -204,7 +204,7 @@ def bert_encoder(
         x, probabilities = EncoderBlock(config, seed=seeds[index], name=f"block_{index}")(x, bias)
         hidden_states.append(x)
         attentions.append(probabilities)
-    seen = {"visible": inputs["padding_mask"], "packed": packed} if config.pooling != "cls" else {}
+    seen = {"visible": inputs["padding_mask"], "packed": packed} if config.pooling == "mean" else {}
     outputs = {
         "sequence_output": x,
         "pooled_output": Pooler(config, seed=seeds[-3], name="pooler")(x, **seen),
@@ -235,7 +235,7 @@ def with_example_starts(encoder: keras.Model) -> keras.Model:
 def pool_examples(encoder: keras.Model, starts):
     """The pooled outputs of the examples in packed rows; `starts` as `Pooler` takes it."""
     pooler = encoder.get_layer("pooler")
-    seen = {"visible": encoder.input["padding_mask"]} if pooler.config.pooling != "cls" else {}
+    seen = {"visible": encoder.input["padding_mask"]} if pooler.config.pooling == "mean" else {}
     return pooler(encoder.output["sequence_output"], starts, **seen)
 
 

@@ -19,12 +19,10 @@ from collections.abc import Mapping, Sequence
 import keras
 from keras import ops
 
-from keras_bert.attention_bias import PackedBias
 from keras_bert.config import BertConfig
 from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import as_config, dense, initializer, layer_norm, spread_seed
 from keras_bert.encoder import activation_function, bert_encoder, encoder_config
-from keras_bert.pooling import mean_of_tokens
 
 _SPREAD_AFTER_THE_CUT = 0.8796  # the deviation of a normal distribution that is cut at two of its own
 
@@ -122,34 +120,6 @@ class MarkedStates(keras.layers.Layer):
         return {**super().get_config(), "marker_ids": list(self.marker_ids)}
 
 
-@keras.saving.register_keras_serializable("keras_bert")
-class PairDifferences(keras.layers.Layer):
-    """How the two texts of a pair differ: the distance and the product of their mean states, side by side.
-
-    `states [B, T, H]`, `segment_ids` and `padding_mask [B, T]` give `[B, 2H]`. Sentence encoders have learned to say by
-    them whether two texts mean the same (InferSent, Conneau et al. 2017), which the mean of both together cannot. Of a
-    text without a second one the product is zero.
-
-    In packed rows `padding_mask` has the number of the text that a token belongs to, and `starts [X]` an entry for each
-    text, which gives `[X, 2H]`; without `starts` it is the first text of each row that counts.
-
-    Example:
-        >>> states = np.array([[[1.0], [2.0], [5.0]]])
-        >>> PairDifferences()(states, np.array([[0, 0, 1]]), np.array([[1, 1, 1]])).numpy().tolist()
-        [[3.5, 7.5]]
-    """
-
-    def call(self, states, segment_ids, padding_mask, starts=None, packed=False):
-        second = segment_ids * padding_mask
-        first, second = (
-            mean_of_tokens(states, visible, starts, packed=packed) for visible in (padding_mask - second, second)
-        )
-        return ops.concatenate([ops.abs(first - second), first * second], axis=-1)
-
-    def compute_output_shape(self, states_shape, segment_ids_shape, padding_mask_shape, starts_shape=None):
-        return (*(starts_shape or states_shape[:1]), 2 * states_shape[-1])
-
-
 # === Functional Model ===
 
 
@@ -198,7 +168,7 @@ def bert_model(
         "next_sentence": lambda seed: {"nsp_logits": next_sentence_logits(encoder, seed=seed)},
         "classification": lambda seed: {
             "class_logits": _classify(
-                _text_vectors(encoder), classes.get("classification"), "classifier", config, rate, seed
+                encoder.output["pooled_output"], classes.get("classification"), "classifier", config, rate, seed
             )
         },
         "token_classification": lambda seed: {
@@ -235,17 +205,6 @@ def next_sentence_logits(encoder: keras.Model, pooled=None, *, seed: int | None 
     """Two scores for a pair of segments: the second follows the first (class 0), or is a random one (class 1)."""
     pooled = encoder.output["pooled_output"] if pooled is None else pooled
     return _linear(pooled, 2, "next_sentence", encoder_config(encoder), seed)
-
-
-def _text_vectors(encoder):
-    """What a classifier of texts reads: the pooled output and, where the config says so, how a pair differs."""
-    inputs, outputs = encoder.input, encoder.output
-    if encoder_config(encoder).pooling != "pair":
-        return outputs["pooled_output"]
-    packed = isinstance(encoder.get_layer("padding_bias"), PackedBias)
-    seen = [outputs["sequence_output"], inputs["segment_ids"], inputs["padding_mask"], inputs.get("example_starts")]
-    differences = PairDifferences(name="pair_differences")(*seen, packed=packed)
-    return keras.layers.Concatenate(name="text_vectors")([outputs["pooled_output"], differences])
 
 
 def _classify(vectors, num_classes, name, config, rate, seed):

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from keras_bert import load_task
 from keras_bert.cli import main
 from tests.tiny_tasks import pretrained_directory, reviews
 
@@ -33,6 +34,15 @@ def test_finetune_writes_a_model_and_no_state(finetuned):
     assert {"model.safetensors", "vocab.txt", "labels.txt", "keras_bert_task.json"} <= names
     assert "state" not in names
     assert (finetuned / "model/labels.txt").read_text().split() == ["bad", "good"]
+
+
+def test_pooling_is_the_user_s_choice(finetuned, tmp_path, capsys):
+    command = ["finetune", str(finetuned / "dev.tsv"), str(tmp_path / "out"), "--model", str(pretrained_directory())]
+    flags = ["--text", "sentence", "--epochs", "1", "--sequence-length", "16", "--json"]
+    assert main([*command, *flags, "--pooling", "mean"]) == 0
+    assert load_task(tmp_path / "out").config.pooling == "mean"
+    assert main([*command, "--pooling", "mean", "--task", "tagging"]) == 1
+    assert "--pooling is for --task classification" in capsys.readouterr().err
 
 
 def test_predict_answers(finetuned, capsys):

@@ -9,7 +9,7 @@ from test_encoder import CONFIG, batch, randomize
 from keras_bert.dropout import HashDropout
 from keras_bert.embeddings import BertEmbeddings
 from keras_bert.encoder import EncoderBlock, PackedBias, PaddingBias, Pooler, PrefixBias, SelfAttention, bert_encoder
-from keras_bert.heads import HEADS, MarkedStates, MaskedLMTransform, OutputBias, PairDifferences, bert_model
+from keras_bert.heads import HEADS, MarkedStates, MaskedLMTransform, OutputBias, bert_model
 from keras_bert.pretraining.model import GatherPositions
 from keras_bert.pretraining.sampled_softmax import DrawNegatives, RowScores, SampledLogits
 from keras_bert.tasks.crf import LinearChainCRF
@@ -38,8 +38,6 @@ LAYERS = [
     (OutputBias(), (VECTORS,)),
     (MarkedStates((1, 0)), (VECTORS, SEGMENTS)),
     (MarkedStates((1, 0)), (VECTORS, SEGMENTS, SEGMENTS, SEGMENTS[0])),
-    (PairDifferences(), (VECTORS, SEGMENTS, SEGMENTS * 0 + 1)),
-    (PairDifferences(), (VECTORS, SEGMENTS, SEGMENTS + 1, np.array([0, 3], "int32"))),
     (GatherPositions(), (VECTORS, SEGMENTS[:, :2])),
     (DrawNegatives(9, 4, token_counts=range(9), seed=1), (SEGMENTS,)),
     (RowScores(), (VECTORS, VECTORS[0])),
@@ -58,7 +56,6 @@ MODELS = {
     "narrow, sinusoidal, relu": lambda: bert_encoder(
         CONFIG.replace(embedding_dim=4, position="sinusoidal", activation="relu")
     ),
-    "classifier of pairs": lambda: bert_model(CONFIG.replace(pooling="pair"), "classification", num_classes=3),
     "all heads": lambda: bert_model(CONFIG, HEADS, num_classes=3, marker_ids=(1, 2)),
 }
 

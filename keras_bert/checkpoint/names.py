@@ -15,8 +15,7 @@ from keras_bert.config import BertConfig
 FORMATS = ("huggingface", "google", "keras_hub")
 
 # Letters of a shape: V vocabulary, P positions, S segments, E width of the tables, H hidden, A all heads together,
-# I intermediate, F what a classifier of texts reads, C classes, R three states side by side. A layout says how the
-# formats store what we keep as [in, out]:
+# I intermediate, C classes, R three states side by side. A layout says how the formats store what we keep as [in, out]:
 #
 #   plain    the same everywhere
 #   kernel   Hugging Face keeps [out, in]
@@ -133,7 +132,7 @@ TABLE: tuple[Weight, ...] = (
            "cls.predictions.transform.LayerNorm", None, "E"),
     Weight("mlm_bias.bias", "cls/predictions/output_bias", "cls.predictions.bias", None, "V"),
     *_logits("next_sentence", "cls/seq_relationship/", "cls.seq_relationship", "H2"),
-    *_logits("classifier", "", "classifier", "FC"),
+    *_logits("classifier", "", "classifier", "HC"),
     *_logits("token_classifier", None, "classifier", "HC"),
     *_logits("span_classifier", "cls/squad/", "qa_outputs", "H2"),
     # A head that no other library has; Hugging Face's column holds names of our own.
@@ -194,7 +193,6 @@ def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) ->
         "H": config.hidden_dim,
         "A": config.heads_dim,
         "I": config.intermediate_dim,
-        "F": config.classifier_dim,
         "C": classes.get(weight.part, 0),
         "R": 3 * config.hidden_dim,
         "2": 2,

@@ -37,8 +37,7 @@ def add(commands) -> None:
     command.add_argument(
         "--pooling",
         choices=POOLINGS,
-        help="what a classifier reads: the first token, the mean of all, or that and how the texts of a pair differ "
-        "(default: what suits the model)",
+        help="what a classifier reads: the first token or the mean of all (default: what suits the model)",
     )
     command.add_argument("--head", choices=("softmax", "crf"), help="of a tagger (default: softmax)")
     command.add_argument(

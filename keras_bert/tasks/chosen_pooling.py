@@ -40,7 +40,7 @@ def with_pooling(encoder: keras.Model, pooling: str) -> keras.Model:
 
     Args:
         encoder: From `load_encoder`.
-        pooling: `"cls"`, `"mean"` or `"pair"`.
+        pooling: `"cls"` or `"mean"`.
 
     Example:
         ```python
@@ -53,7 +53,7 @@ def with_pooling(encoder: keras.Model, pooling: str) -> keras.Model:
         return encoder
     chosen = bert_encoder(config.replace(pooling=pooling))
     copy_weights(encoder, chosen)
-    if config.pooling == "cls":
+    if pooling == "mean":
         dense = chosen.get_layer("pooler").dense
         dense.kernel.assign(np.eye(config.hidden_dim))
         dense.bias.assign(np.zeros(config.hidden_dim))

@@ -77,9 +77,9 @@ class TextClassifier(Task):
             directory_or_name: A model directory, or a name.
             labels: The names of the classes. Without them the checkpoint must have a classifier with named classes.
             kind: `"single_label"`, `"multi_label"` (any number of labels for a text) or `"regression"` (a number).
-            pooling: What the head sees: `"cls"`, the first token, as in BERT's own classifiers; `"mean"`, the mean of
-                all tokens; or `"pair"`, that and how the means of the two texts of a pair differ. `None` is the mean
-                for sentence encoders such as all-MiniLM-L6-v2, and the first token otherwise.
+            pooling: What the head sees: `"cls"`, the first token, as in BERT's own classifiers, or `"mean"`, the mean
+                of all tokens. `None` is the mean for sentence encoders such as all-MiniLM-L6-v2, and the first token
+                otherwise.
             seed: Of the new head.
             kwargs: `sequence_length`, `long_texts`.
         """

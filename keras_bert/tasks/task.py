@@ -372,12 +372,11 @@ class Task(ABC):
     def _load_parts(cls, directory_or_name, seed, *, pooling="as stored"):
         """An encoder with pretrained weights and its tokenizer; an error where there is no vocabulary.
 
-        `pooling` is for tasks whose heads take `pooled_output`: `"cls"`, `"mean"`, `"pair"`, or `None` for what suits
-        the model.
+        `pooling` is for tasks whose heads take `pooled_output`: `"cls"`, `"mean"`, or `None` for what suits the model.
         """
         pooling = suited_pooling(directory_or_name) if pooling is None else pooling
         with warnings.catch_warnings():
-            if pooling in ("mean", "pair"):
+            if pooling == "mean":
                 warnings.filterwarnings("ignore", ".* has no pooler", UserWarning)  # the mean needs none
             encoder, tokenizer = load_encoder(directory_or_name, seed=seed)
         if tokenizer is None:
