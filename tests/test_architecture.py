@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[1]
 # The pipeline from left to right: a room may import itself and what stands before it.
 ORDER = (
     "whole_files",
+    "tensorflow_greetings",
     "datasets",
     "decoding",
     "config",
