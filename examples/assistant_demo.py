@@ -80,7 +80,6 @@ def main():
     report = classifier.fit(
         *train,
         validation_data=validation,
-        learning_rate=2e-4,
         batch_size=16,
         epochs=1 if arguments.smoke else arguments.epochs,
         patience=None,
