@@ -37,7 +37,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
         hint = f"{path / 'vocab.txt'}" if path.is_dir() else "an existing file, or a list of tokens"
         raise FileNotFoundError(f"No vocabulary file at {str(path)!r}; pass {hint}.")
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with a mark
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error}); a vocabulary has one token a line.") from None
     # Not splitlines(): real vocabularies have tokens such as U+2028 that it takes for line ends.

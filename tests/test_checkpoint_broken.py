@@ -329,14 +329,39 @@ def test_vocabularies(directory):
     complains(directory, "vocab.txt is not UTF-8")
     vocabulary.write_text(good, encoding="utf-8")
     edit(settings, tokenizer_class="RobertaTokenizer")
-    complains(directory, "tokenizer_class is 'RobertaTokenizer'; expected a BertTokenizer")
+    complains(directory, "tokenizer_class is 'RobertaTokenizer'; expected one of BertTokenizer, ")
+    edit(settings, tokenizer_class="BertJapaneseTokenizer")  # it splits words by a dictionary first
+    complains(directory, "tokenizer_class is 'BertJapaneseTokenizer'")
     edit(settings, tokenizer_class="BertTokenizer", do_basic_tokenize=False)
     complains(directory, "do_basic_tokenize is false")
+    edit(settings, do_basic_tokenize=True, do_lower_case="false")
+    complains(directory, "do_lower_case is 'false'; expected true, false or null")
+    edit(settings, do_lower_case=False, unk_token={"x": 1})
+    complains(directory, "unk_token is {'x': 1}; expected a text")
+    edit(settings, unk_token={"content": "[UNK]"})
     vocabulary.unlink()
     (directory / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE", "vocab": {}}}))
     complains(directory, "the model is 'BPE'; expected a WordPiece vocabulary")
     (directory / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0, "b": 7}}}))
     complains(directory, "ids of the vocabulary have gaps")
+    (directory / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0, "b": "1"}}}))
+    complains(directory, "the id of 'b' is '1'; expected a number")
+    for name in ("model", "normalizer"):
+        (directory / "tokenizer.json").write_text(json.dumps({"model": {"vocab": {"a": 0}}, name: ["x"]}))
+        complains(directory, rf"{name} is \['x'\]; expected an object")
+
+
+def test_a_mark_at_the_beginning_of_a_vocabulary_is_no_part_of_its_first_token(directory):
+    path = directory / "vocab.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert load_encoder(directory)[1].vocabulary == VOCABULARY
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_whether_chinese_is_split_comes_back(tmp_path, format):
+    tokenizer = BertTokenizer(VOCABULARY, split_cjk=False)
+    save_pretrained(tiny_model(activation="gelu_tanh"), tmp_path / "model", tokenizer=tokenizer, format=format)
+    assert load_encoder(tmp_path / "model")[1].split_cjk is False
 
 
 def test_places(tmp_path):

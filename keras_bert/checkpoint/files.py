@@ -14,6 +14,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from keras_bert.whole_files import sync, write_whole
+
+# What was written whole and is not all in its place yet, and in it the names of files that it takes the place of.
+_WAITING, _STALE = ".keras_bert_new", ".stale.json"
+
 
 class CheckpointError(ValueError):
     """A checkpoint that cannot be read or written; the message says what is wrong and what to do."""
@@ -47,11 +52,16 @@ def name_list(names: Iterable[str], limit: int = 8) -> str:
 
 
 @contextlib.contextmanager
-def written_whole(directory: Path) -> Iterator[Path]:
-    """Gives an empty directory to write into; when all went well, what was written moves into place.
+def written_whole(directory: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
+    """Gives an empty directory to write into; when all went well and is on the disk, what was written moves into place.
 
-    A new directory appears by one rename. In a directory that exists, each file is replaced by one rename,
-    and other files stay as they are. When something goes wrong, nothing of it is left.
+    A new directory appears by one rename. Into one that exists, what was written moves by one rename, too, and from
+    there file by file; other files stay as they are. Killed in between, `finish_writing` does the rest when the
+    directory is next opened. When something goes wrong, nothing of it is left.
+
+    Args:
+        directory: Where to write.
+        stale: Names of files that go where they are not written anew, for they belong to what was there before.
     """
     # Beside a new directory, inside one that exists: always on the same disk, so that a rename is enough.
     place = directory if directory.is_dir() else directory.parent
@@ -61,18 +71,51 @@ def written_whole(directory: Path) -> Iterator[Path]:
     partial.mkdir()
     try:
         yield partial
+        for file in partial.rglob("*"):
+            sync(file)
         if directory.exists():
-            _move_files(partial, directory)
+            finish_writing(directory)
+            gone = [name for name in stale if not (partial / name).exists()]
+            write_whole(partial / _STALE, json.dumps(gone))
+            partial.rename(directory / _WAITING)
+            finish_writing(directory)
         else:
             partial.rename(directory)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
+def finish_writing(directory: Path) -> None:
+    """Move into place what a writer that was killed had written whole; nothing where there is nothing to do."""
+    waiting = directory / _WAITING
+    if not waiting.is_dir():
+        return
+    try:
+        if (waiting / _STALE).exists():
+            for name in json.loads((waiting / _STALE).read_text(encoding="utf-8")):
+                _inside(directory, name).unlink(missing_ok=True)
+            (waiting / _STALE).unlink()
+        _move_files(waiting, directory)
+        shutil.rmtree(waiting)
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointError(
+            f"Writing {directory} was interrupted and could not be finished ({error}); what is new is in {waiting}: "
+            "open it where it can be written, or save the model again."
+        ) from error
+
+
 def _move_files(source, target):
     for file in sorted(source.rglob("*")):
-        place = target / file.relative_to(source)
+        place = _inside(target, file.relative_to(source))
         if file.is_dir():
             place.mkdir(exist_ok=True)
         else:
             os.replace(file, place)
+
+
+def _inside(directory, name):
+    """A path in the directory; an error for one that leads out of it, for the directory may be a stranger's."""
+    path = directory / name
+    if not path.parent.resolve().is_relative_to(directory.resolve()):
+        raise ValueError(f"{path} is outside of it")
+    return path

@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from keras_bert.checkpoint.files import CheckpointError
+from keras_bert.checkpoint.files import CheckpointError, finish_writing
 from keras_bert.checkpoint.installed import find_installed
 
 _WANTED = [
@@ -37,6 +37,7 @@ def find_directory(
     """
     path = Path(directory_or_name).expanduser()
     if path.is_dir():
+        finish_writing(path)
         return path
     if path.exists():
         raise NotADirectoryError(

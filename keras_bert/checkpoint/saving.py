@@ -1,7 +1,8 @@
 """A model → a model directory in one of three formats, whole or not at all."""
 
+import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import keras
@@ -12,7 +13,7 @@ from keras_bert.checkpoint.files import CheckpointError, name_list, written_whol
 from keras_bert.checkpoint.names import FORMATS, HEAD_PARTS, to_stored, weights
 from keras_bert.checkpoint.settings import Settings
 from keras_bert.checkpoint.stored import find_variable
-from keras_bert.checkpoint.tokenizer_files import LABELS, write_labels, write_tokenizer
+from keras_bert.checkpoint.tokenizer_files import LABELS, TOKENIZER_FILES, write_labels, write_tokenizer
 from keras_bert.encoder import encoder_config
 from keras_bert.heads import HEADS
 
@@ -44,8 +45,9 @@ def save_pretrained(
 ) -> None:
     """Write a model from `bert_encoder` or `bert_model`, with its heads, to a directory.
 
-    A new directory appears whole or not at all. In one that exists, each file of the same name is replaced in one step
-    and others stay; where it holds weights of another format, that is an error. Weights are written as float32.
+    A new directory appears whole or not at all. In one that exists, files of the same name are replaced and others
+    stay, and a program that is killed meanwhile leaves either model to the next that opens it; where it holds weights
+    of another format, that is an error. Weights are written as float32.
 
     What each format can hold:
 
@@ -73,20 +75,50 @@ def save_pretrained(
         keras_bert.save_pretrained(model, "sentiment", tokenizer=tokenizer, labels=["negative", "positive"])
         ```
     """
+    with saving_pretrained(model, directory, tokenizer=tokenizer, format=format, labels=labels):
+        pass
+
+
+@contextlib.contextmanager
+def saving_pretrained(
+    model: keras.Model,
+    directory: str | os.PathLike,
+    *,
+    tokenizer=None,
+    format: str = "huggingface",
+    labels: Sequence[str] | None = None,
+    stale: Sequence[str] = (),
+) -> Iterator[Path]:
+    """`save_pretrained` for those who add files of their own, which then come into place together with the model.
+
+    Args:
+        model, directory, tokenizer, format, labels: As for `save_pretrained`.
+        stale: Files of the directory that go where they are not written anew.
+
+    Returns:
+        The directory to add files to, with the model's already in it.
+
+    Example:
+        ```python
+        with saving_pretrained(model, "sentiment") as directory:
+            (directory / "notes.txt").write_text("trained on reviews")
+        ```
+    """
     if format not in FORMATS:
         raise ValueError(f"format={format!r} is unknown; choose one of {', '.join(map(repr, FORMATS))}.")
     directory = Path(directory).expanduser().resolve()
     settings, rows = _describe(model, format, labels)
     _check_place(directory, format)
     arrays = {getattr(row, format): _array(model, row, format, settings.config) for row in rows}
-    with written_whole(directory) as partial:
+    # Names of another model's classes, and files that would say of the vocabulary what no longer holds.
+    stale = (*stale, LABELS, *(TOKENIZER_FILES if tokenizer is not None and format != "keras_hub" else ()))
+    with written_whole(directory, stale) as partial:
         _WRITERS[format](partial, settings, arrays)
         if tokenizer is not None:
             write_tokenizer(partial, format, tokenizer, settings.config)
         if labels is not None:
             write_labels(partial, settings.labels)
-    if labels is None:
-        (directory / LABELS).unlink(missing_ok=True)  # names of another model's classes
+        yield partial
 
 
 def _describe(model, format, labels):

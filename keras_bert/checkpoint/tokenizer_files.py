@@ -19,6 +19,8 @@ VOCABULARY, TOKENIZER_CONFIG, TOKENIZER, LABELS = (
     "tokenizer.json",
     "labels.txt",
 )
+# Other files that say something of a tokenizer; where another one is written, they would contradict it.
+TOKENIZER_FILES = (TOKENIZER, "special_tokens_map.json", "added_tokens.json")
 KERAS_HUB_VOCABULARY = "assets/tokenizer/vocabulary.txt"
 _SPECIAL_TOKENS = {
     "cls_token": "[CLS]",
@@ -27,6 +29,12 @@ _SPECIAL_TOKENS = {
     "sep_token": "[SEP]",
     "unk_token": "[UNK]",
 }
+# Of transformers 4 and 5. Not all that begins with "Bert": BertJapaneseTokenizer splits words by a dictionary first.
+_CLASSES = (
+    *("BertTokenizer", "BertTokenizerFast", "BertTokenizerLegacy"),
+    *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
+)
+_KINDS = {bool: "true, false or null", str: "a text", dict: "an object", int: "a number"}
 
 # === Reading ===
 
@@ -89,9 +97,9 @@ def _read_text_files(directory):
 
 
 def _parse_tokenizer_config(values, path):
-    kind = str(values.get("tokenizer_class") or "BertTokenizer")
-    if not kind.startswith(("Bert", "PreTrainedTokenizer", "TokenizersBackend")):
-        raise CheckpointError(f"{path}: tokenizer_class is {kind!r}; expected a BertTokenizer.")
+    kind = values.get("tokenizer_class") or "BertTokenizer"
+    if kind not in _CLASSES:
+        raise CheckpointError(f"{path}: tokenizer_class is {kind!r}; expected one of {', '.join(_CLASSES)}.")
     if values.get("do_basic_tokenize") is False:
         raise CheckpointError(
             f"{path}: do_basic_tokenize is false (text comes already split); expected BERT's whole tokenizer."
@@ -101,26 +109,42 @@ def _parse_tokenizer_config(values, path):
         "strip_accents": "strip_accents",
         "tokenize_chinese_chars": "split_cjk",
     }
-    options = {ours: values[theirs] for theirs, ours in names.items() if values.get(theirs) is not None}
+    options = {ours: _yes_or_no(values, theirs, path) for theirs, ours in names.items() if theirs in values}
+    if options.get("split_cjk", True) is None:
+        del options["split_cjk"]
     unknown = values.get("unk_token")
+    # Older versions write a special token as an object with its spelling inside.
+    unknown = unknown.get("content", unknown) if isinstance(unknown, dict) else unknown
     if unknown is not None:
-        # Older versions write a special token as an object with its spelling inside.
-        options["unknown_token"] = unknown["content"] if isinstance(unknown, dict) else unknown
+        options["unknown_token"] = _checked(unknown, str, "unk_token", path)
     return options
 
 
+def _checked(value, kind, name, path):
+    if not isinstance(value, kind):
+        raise CheckpointError(f"{path}: {name} is {value!r}; expected {_KINDS[kind]}.")
+    return value
+
+
+def _yes_or_no(values, name, path):
+    """A setting that is true, false, or left open."""
+    return None if values.get(name) is None else _checked(values[name], bool, name, path)
+
+
 def _parse_tokenizer_json(values, path):
-    model = values.get("model") or {}
-    vocabulary, normalizer = model.get("vocab"), values.get("normalizer") or {}
+    model = _checked(values.get("model") or {}, dict, "model", path)
+    vocabulary, normalizer = model.get("vocab"), _checked(values.get("normalizer") or {}, dict, "normalizer", path)
     if not isinstance(vocabulary, dict) or model.get("type", "WordPiece") != "WordPiece":
         raise CheckpointError(f"{path}: the model is {model.get('type')!r}; expected a WordPiece vocabulary.")
+    for token, number in vocabulary.items():
+        _checked(number, int, f"the id of {token!r}", path)
     tokens = sorted(vocabulary, key=vocabulary.get)
     if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
         raise CheckpointError(f"{path}: the ids of the vocabulary have gaps; expected 0 to {len(tokens) - 1}.")
     if normalizer.get("type") != "BertNormalizer":
         return tokens, {}
-    options = {"lowercase": normalizer.get("lowercase"), "strip_accents": normalizer.get("strip_accents")}
-    return tokens, {**options, "split_cjk": normalizer.get("handle_chinese_chars", True)}
+    options = {name: _yes_or_no(normalizer, name, path) for name in ("lowercase", "strip_accents")}
+    return tokens, {**options, "split_cjk": _yes_or_no(normalizer, "handle_chinese_chars", path) is not False}
 
 
 def _read_keras_hub(directory):
@@ -130,17 +154,17 @@ def _read_keras_hub(directory):
     settings = directory / TOKENIZER
     if not settings.is_file():
         return _read_lines(path), {}
-    config = read_json(settings).get("config") or {}
+    config = _checked(read_json(settings).get("config") or {}, dict, "config", settings)
     if config.get("split", True) is not True or config.get("suffix_indicator", "##") != "##":
         raise CheckpointError(
             f"{settings}: split is {config.get('split')!r} and suffix_indicator is "
             f"{config.get('suffix_indicator')!r}; expected true and '##', as BERT has them."
         )
     options = {
-        "lowercase": config.get("lowercase"),
-        "strip_accents": config.get("strip_accents"),
-        "split_cjk": config.get("split_on_cjk", True),
-        "unknown_token": config.get("oov_token", "[UNK]"),
+        "lowercase": _yes_or_no(config, "lowercase", settings),
+        "strip_accents": _yes_or_no(config, "strip_accents", settings),
+        "split_cjk": _yes_or_no(config, "split_on_cjk", settings) is not False,
+        "unknown_token": _checked(config.get("oov_token", "[UNK]"), str, "oov_token", settings),
     }
     return _read_lines(path), options
 
@@ -193,6 +217,7 @@ def _write_keras_hub(directory, tokenizer):
         "lowercase": tokenizer.lowercase,
         "strip_accents": strip,
         "split": True,
+        "split_on_cjk": tokenizer.split_cjk,
         "suffix_indicator": "##",
         "oov_token": tokenizer.unknown_token,
         "special_tokens": None,

@@ -36,12 +36,9 @@ class LearnedRanges:
     exceptions: Mapping[str, str]
 
 
-def write_ranges(directory: str | os.PathLike, ranges: LearnedRanges | None) -> None:
-    """Write them into a directory, whole or not at all; `None` removes those of another model."""
+def write_ranges(directory: str | os.PathLike, ranges: LearnedRanges) -> None:
+    """Write them into a directory, whole or not at all."""
     path = Path(directory).expanduser() / FILE
-    if ranges is None:
-        path.unlink(missing_ok=True)
-        return
     about = {"recipe": ranges.recipe, "weights": str(ranges.weights), "exceptions": json.dumps(dict(ranges.exceptions))}
     write_whole(path, save({name: np.ascontiguousarray(array) for name, array in ranges.arrays.items()}, about))
 

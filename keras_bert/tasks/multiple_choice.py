@@ -210,10 +210,9 @@ class MultipleChoice(Task):
 
     # === Directories ===
 
-    def save(self, directory: str | os.PathLike) -> None:
-        """Write model, tokenizer and settings to one directory, which transformers opens as BertForMultipleChoice."""
-        super().save(directory)
-        path = find_directory(directory) / "config.json"
+    def _add_files(self, directory):
+        # transformers opens it as BertForMultipleChoice by this name.
+        path = directory / "config.json"
         values = {**read_json(path), "architectures": [_ARCHITECTURE]}
         write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
 

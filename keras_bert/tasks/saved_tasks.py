@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from keras_bert.checkpoint.files import finish_writing
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.whole_files import write_whole
 
@@ -51,7 +52,9 @@ def load_task(directory_or_name: str | os.PathLike) -> "Task":
 
 def read_settings(directory: str | os.PathLike) -> dict:
     """The settings that `Task.save` wrote."""
-    path = Path(directory) / SETTINGS
+    directory = Path(directory).expanduser()
+    finish_writing(directory)
+    path = directory / SETTINGS
     if not path.is_file():
         raise FileNotFoundError(
             f"{directory} has no {SETTINGS}: it was not written by a task's save(). To fine-tune from a plain model "

@@ -16,6 +16,7 @@ from keras_bert.whole_files import write_whole
 
 MODULES = "modules.json"
 _POOLING, _TRANSFORMER = "1_Pooling", "sentence_bert_config.json"
+FILES = (MODULES, f"{_POOLING}/config.json", _TRANSFORMER)
 _MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 _OTHER_MODES = (
     *("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens"),
@@ -111,11 +112,9 @@ def _read_pooling(path):
 def write_sentence_modules(
     directory: str | os.PathLike, *, pooling: str, normalize: bool, sequence_length: int, width: int
 ) -> None:
-    """Say in sentence-transformers' files what a saved embedder does. Its library has no `"pooler"`: then none stay."""
+    """Say in sentence-transformers' files what a saved embedder does. Its library has no `"pooler"`: then in none."""
     directory = Path(directory)
     if pooling not in _MODES:
-        for name in (MODULES, f"{_POOLING}/config.json", _TRANSFORMER):
-            (directory / name).unlink(missing_ok=True)
         return
     kinds = {"Transformer": "", "Pooling": _POOLING, **({"Normalize": "2_Normalize"} if normalize else {})}
     modules = [

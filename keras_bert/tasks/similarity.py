@@ -22,6 +22,7 @@ from keras_bert.tasks.metrics import regression_report
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.ranking_reports import RetrievalReport, retrieval_report
 from keras_bert.tasks.sentence_groups import as_sentence_groups
+from keras_bert.tasks.sentence_modules import FILES as SENTENCE_FILES
 from keras_bert.tasks.sentence_modules import read_sentence_modules, write_sentence_modules
 from keras_bert.tasks.sentence_pooling import OUTPUT, check_pooling, embedding_model
 from keras_bert.tasks.similarity_losses import ContrastiveLoss, CosineScoreLoss
@@ -299,9 +300,10 @@ class SentenceEmbedder(Task):
 
     # === Directories ===
 
-    def save(self, directory: str | os.PathLike) -> None:
-        """Write an encoder directory with the settings, which sentence-transformers opens too."""
-        super().save(directory)
+    _optional_files = (*Task._optional_files, *SENTENCE_FILES)
+
+    def _add_files(self, directory):
+        # With these, sentence-transformers opens it too.
         write_sentence_modules(
             directory,
             pooling=self.pooling,

@@ -17,10 +17,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
+from keras_bert.checkpoint import load_encoder, load_model
+from keras_bert.checkpoint.saving import saving_pretrained
 from keras_bert.config import BertConfig
 from keras_bert.encoder import bert_encoder, encoder_config, with_example_starts
 from keras_bert.tasks.chosen_pooling import suited_pooling, with_pooling
+from keras_bert.tasks.learned_ranges import FILE as RANGES
 from keras_bert.tasks.learned_ranges import LearnedRanges, read_ranges, write_ranges
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.row_outputs import inference_graph, row_outputs
@@ -31,6 +33,7 @@ from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.best_weights import Score
 from keras_bert.training.finetune import FinetuneReport, finetune
 from keras_bert.training.recipes import Recipe, find_recipe
+from keras_bert.training.same_run import example_parts
 from keras_bert.training.trained_parts import is_head
 from keras_bert.weight_copying import copy_weights
 
@@ -190,7 +193,8 @@ class Task(ABC):
             y: The labels, where `x` is texts.
             validation_data: The same, as `(x, y)` or as one value. It decides when to stop and which weights to keep.
             recipe: A name in `RECIPES` or a `Recipe`; the default is `"standard"`. Not after `compile`.
-            metric: What decides on the validation data; `None` is the task's own.
+            metric: What decides on the validation data; `None` is the task's own. An unknown one is an error that lists
+                those of the task.
             class_weight: What each class counts, by name, or `"balanced"`.
             columns: Columns of a file, e.g. `{"text": "sentence", "pair": "hypothesis", "label": 3}`.
             directory: Where the state is kept, so that a killed run goes on when it is started again.
@@ -229,14 +233,20 @@ class Task(ABC):
         sample = check if check is not None else self._training_sample(train)
         plain = self._build_from_config(self.config)
 
-        def measure(model):
+        def measure(model, data=sample):
             copy_weights(self.model, plain)  # for the rows of the table that do not train
             copy_weights(model, plain, table_rows=table)
-            outputs = self._outputs(sample.tokenized, plain) | self._learned_beside(model)
-            return self._score(outputs, sample, metric)
+            outputs = self._outputs(data.tokenized, plain) | self._learned_beside(model)
+            return self._score(outputs, data, metric)
+
+        def build(seed):
+            model = self._fresh_model(recipe, seed, table)
+            # A metric that is unknown, or whose package is missing, is an error now and not after an epoch.
+            measure(model, sample.first_rows(16))
+            return model
 
         model, report = finetune(
-            lambda seed: self._fresh_model(recipe, seed, table),
+            build,
             batches,
             recipe if check is not None else replace(recipe, patience=None, evaluations=1),
             loss=self._training_loss(),
@@ -245,6 +255,11 @@ class Task(ABC):
             metric=metric if check is not None else f"training_{metric}",
             chooses=check is not None,
             directory=directory,
+            depends_on=lambda: (
+                example_parts("training", train)
+                | example_parts("validation", check)
+                | {"sequence_length": self.sequence_length}
+            ),
             verbose=verbose,
         )
         copy_weights(model, self.model, table_rows=table)
@@ -387,15 +402,30 @@ class Task(ABC):
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write model, tokenizer, labels and settings to one directory, which transformers opens too."""
-        save_pretrained(self.model, directory, tokenizer=self.tokenizer, labels=self.labels)
-        settings = {
+        self._save(directory, self._all_settings())
+
+    def _save(self, directory, settings):
+        """Model and settings come into place together: labels of one model beside weights of another answer wrongly."""
+        parts = {"tokenizer": self.tokenizer, "labels": self.labels}
+        with saving_pretrained(self.model, directory, **parts, stale=self._optional_files) as partial:
+            write_settings(partial, settings)
+            if self.quantization is not None:
+                write_ranges(partial, self.quantization)
+            self._add_files(partial)
+
+    def _all_settings(self):
+        return {
             "task": self.name,
             "sequence_length": self.sequence_length,
             "long_texts": self.long_texts,
             **self._settings(),
         }
-        write_settings(directory, settings)
-        write_ranges(directory, self.quantization)
+
+    _optional_files: tuple[str, ...] = (RANGES,)  # those of an earlier task go where there are none anew
+
+    def _add_files(self, directory):
+        """What else a task's directory has, for libraries that open it; here nothing."""
+        return
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Self":

@@ -19,7 +19,7 @@ from keras_bert.tasks.class_labels import check_labels
 from keras_bert.tasks.classification import TextClassifier
 from keras_bert.tasks.inputs import as_rows
 from keras_bert.tasks.metrics import ClassificationReport, classification_report
-from keras_bert.tasks.saved_tasks import SETTINGS, read_settings, write_settings
+from keras_bert.tasks.saved_tasks import SETTINGS, read_settings
 from keras_bert.tasks.similarity import SentenceEmbedder
 
 TEMPLATE = "This text is about {}."
@@ -234,15 +234,14 @@ class ZeroShotClassifier:
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write what is wrapped, and with it labels and template."""
-        self.task.save(directory)
         settings = {
             "task": self.name,
-            "wraps": read_settings(directory),
+            "wraps": self.task._all_settings(),
             "labels": self._words,
             "template": self.template,
             "temperature": self.temperature,
         }
-        write_settings(directory, settings)
+        self.task._save(directory, settings)
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "ZeroShotClassifier":
