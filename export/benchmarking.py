@@ -6,8 +6,6 @@ phone.
 """
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -15,6 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+
+from export.fresh_process import ask_fresh_process
 
 _WARM_UP = 3
 
@@ -87,7 +87,7 @@ def benchmark(
               32      7.20      7.31      7.70
              128     30.60     30.90     31.80
     """
-    path = Path(getattr(file, "path", file))
+    path = Path(getattr(file, "path", file)).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")
     if repeats < 1 or num_threads < 1:
@@ -99,20 +99,7 @@ def benchmark(
         "repeats": repeats,
         "started": time.monotonic(),  # a clock that all processes of a machine share
     }
-    home = str(Path(__file__).resolve().parent.parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-c", "import export.benchmarking; export.benchmarking._measure_here()"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    if done.returncode:
-        words = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
-        raise RuntimeError(f"{path} could not be measured: {words[-1]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = ask_fresh_process("export.benchmarking", "_measure_here", request, str(path))
     latencies = tuple(Latency(**row) for row in found.pop("latencies"))
     return BenchmarkReport(path, path.stat().st_size, num_threads, latencies=latencies, **found)
 

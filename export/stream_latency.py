@@ -8,15 +8,14 @@ by it. The process has no TensorFlow.
 """
 
 import json
-import os
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+
+from export.fresh_process import ask_fresh_process
 
 _TURN = 32  # rows
 
@@ -68,20 +67,7 @@ def time_stream(
     if len(rows) != len(paths) or not rows or len(set(map(len, rows))) != 1 or not rows[0]:
         raise ValueError(f"{len(paths)} files, and lengths for {[len(part) for part in rows]} rows; expected as many.")
     request = {"paths": paths, "lengths": rows, "rounds": rounds, "num_threads": num_threads}
-    home = str(Path(__file__).resolve().parent.parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([home, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(
-        [sys.executable, "-c", "import export.stream_latency; export.stream_latency._measure_here()"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    if done.returncode:
-        words = done.stderr.strip().splitlines() or [f"the process ended with {done.returncode}"]
-        raise RuntimeError(f"{', '.join(paths)} could not be measured: {words[-1]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = ask_fresh_process("export.stream_latency", "_measure_here", request, ", ".join(paths))
     return [StreamLatency(tuple(row["lengths"]), tuple(row["milliseconds"])) for row in found]
 
 
