@@ -154,6 +154,7 @@ def list_candidates(
     examples: int,
     row_lengths: Sequence[int] = (),
     recipes: Sequence[str] | None = None,
+    lengths: str | int | Sequence[int] | None = None,
     seed: int = 0,
 ) -> tuple[Candidate, ...]:
     """The candidates that `deploy` tries unless it is given others, cheapest first.
@@ -163,6 +164,8 @@ def list_candidates(
         examples: How many training examples there are; 0 leaves all out that has to be trained.
         row_lengths: The tokens of some rows like those that the file will see: files for several lengths go by them.
         recipes: Names of recipes; `None` takes all but `static_int16x8`.
+        lengths: `"dynamic"`, `"fixed"` for several that suit `row_lengths`, or one or several numbers of tokens, for
+            apps whose runtime takes no other; `None` tries dynamic and fixed ones.
         seed: Of the training.
 
     Example:
@@ -175,16 +178,27 @@ def list_candidates(
     recipes = SEARCHED if recipes is None else tuple(recipes)
     if not recipes:
         raise ValueError(f"recipes=[] leaves nothing to try; expected some of {', '.join(RECIPES)}.")
-    several = spread_lengths(row_lengths, task.sequence_length)
-    found = [Candidate(recipe=recipe, lengths=lengths) for recipe in recipes for lengths in ("dynamic", several)]
+    kinds = _kinds_of_lengths(lengths, spread_lengths(row_lengths, task.sequence_length))
+    found = [Candidate(recipe=recipe, lengths=kind) for recipe in recipes for kind in kinds]
     if not examples:
         return tuple(found)
     plans = _plans(task, examples, seed)
     for plan in plans:
-        found += [Candidate(model=plan, recipe=recipe) for recipe in _smallest(recipes)]
+        found += [Candidate(model=plan, recipe=recipe, lengths=kinds[0]) for recipe in _smallest(recipes)]
     for plan in _quantized_plans(plans, recipes, examples, seed):
-        found.append(Candidate(model=plan, recipe=plan.quantized))
+        found.append(Candidate(model=plan, recipe=plan.quantized, lengths=kinds[0]))
     return tuple(found)
+
+
+def _kinds_of_lengths(asked, several):
+    """What a search is to try of lengths; the first is for models that take long to make."""
+    if asked is None:
+        return "dynamic", several
+    if isinstance(asked, str):
+        if asked not in ("dynamic", "fixed"):
+            raise ValueError(f"lengths={asked!r}: expected 'dynamic', 'fixed', or numbers of tokens.")
+        return (several if asked == "fixed" else asked,)
+    return (tuple(int(length) for length in np.atleast_1d(asked)),)
 
 
 def spread_lengths(row_lengths: Sequence[int], longest: int) -> tuple[int, ...]:

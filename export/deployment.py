@@ -18,6 +18,7 @@ from export.deployment_result import Deployment
 from export.deployment_search import Search
 from export.score_intervals import least_half_width, needed_examples
 from export.trials import choose
+from export.verification import VerificationError
 from keras_bert.tasks.saved_tasks import load_task
 from keras_bert.tasks.task import Task
 
@@ -33,12 +34,13 @@ def deploy(
     *,
     candidates: Sequence[Candidate] | None = None,
     recipes: Sequence[str] | None = None,
+    lengths: str | int | Sequence[int] | None = None,
     time_limit: float | None = None,
     columns: dict | None = None,
     seed: int = 0,
     verbose: int | str = "auto",
 ) -> Deployment:
-    """Find the smallest and fastest file that stays within an accuracy budget, and write all that an app needs.
+    """Find the smallest file that stays within an accuracy budget, and write all that an app needs.
 
     Tries, in the order of what they cost: the model as it is by every recipe, a smaller vocabulary, fewer blocks,
     distilled students, and training for quantization. Each candidate is measured through the device's runtime. Killed
@@ -54,6 +56,9 @@ def deploy(
         accuracy_budget: How much of the task's metric may be lost: 0.01 is one point.
         candidates: What to try instead of `list_candidates(…)`.
         recipes: Names of recipes of `convert`; `None` takes all but `static_int16x8`, which CPUs have no kernels for.
+        lengths: What the app's runtime takes. `"fixed"` are some lengths that suit the validation texts, which browsers
+            and LiteRT on Android run, a number is one length, as MediaPipe wants it, several are several; `"dynamic"`
+            is any length. `None` tries any and fixed, and takes what is smaller.
         time_limit: Seconds. Nothing is begun that would take longer, judged by what was measured; skipped rows say so.
         columns: Columns of files, as for `fit`.
         seed: Of the training and of what is drawn.
@@ -74,20 +79,24 @@ def deploy(
     data = read_data(teacher, train, validation, columns=columns, seed=seed)
     examples = 0 if data.train is None else len(data.train.labelled)
     if candidates is None:
-        lengths = data.row_lengths(teacher)
-        candidates = list_candidates(teacher, examples=examples, row_lengths=lengths, recipes=recipes, seed=seed)
-    elif recipes is not None:
-        raise ValueError("candidates have their own recipes: pass candidates or recipes, not both.")
-    directory, verbose = Path(directory), 1 if verbose == "auto" else int(verbose)
+        wanted = {"row_lengths": data.row_lengths(teacher), "recipes": recipes, "lengths": lengths}
+        candidates = list_candidates(teacher, examples=examples, seed=seed, **wanted)
+    elif recipes is not None or lengths is not None:
+        raise ValueError("candidates have their own recipes and lengths: pass candidates or these, not both.")
+    directory, verbose = Path(directory).expanduser(), 1 if verbose == "auto" else int(verbose)
     notes = (*data.notes, *_doubts(len(data.validation.labelled), accuracy_budget))
     if verbose:
         print(*notes, sep="\n", end="\n" if notes else "")
     work = directory / WORK / data.fingerprint(teacher)
     search = Search(teacher, data, work, budget=accuracy_budget, time_limit=time_limit, verbose=verbose)
     found = search.run(candidates)
-    chosen, is_kept = choose(found.trials, found.teacher_score - accuracy_budget)
+    asked = {candidate.key for candidate in candidates}
+    eligible = [trial for trial in found.trials if lengths is None or trial.key in asked]  # all but the reference
+    chosen, is_kept = choose(eligible, found.teacher_score - accuracy_budget)
     task, file = search.models.make(search.candidates[chosen.key].model).task, search.restore_file(chosen)
     proof = gather_proof(teacher, task, data, file, search.file_of(found.reference))
+    if proof.parity.tokens_differ:
+        raise VerificationError(f"{file} splits {proof.parity.tokens_differ} texts otherwise than the task does.")
     result = Deployment(
         directory=directory,
         chosen=chosen,

@@ -7,6 +7,7 @@ read and score, and that is asked for here alone.
 
 import copy
 import hashlib
+import json
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,10 @@ import numpy as np
 from export.app_examples import Examples, read_examples
 from export.app_outputs import app_outputs
 from export.candidate_costs import Costs, work_of
+from export.metadata import describe_task
 from export.runtime import Runtime
 from export.score_intervals import ScoreInterval, score_interval, scores_without, split_examples
+from keras_bert import __version__
 from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.task import Task, is_pair_of_xy
 from keras_bert.weight_copying import to_numpy
@@ -112,7 +115,8 @@ class DeploymentData:
 
     def fingerprint(self, teacher: Task) -> str:
         """A name for this teacher on this data: what was found for it is of no use for another."""
-        digest = hashlib.sha256(repr((teacher.name, teacher.labels, teacher.sequence_length, self.seed)).encode())
+        told = {**describe_task(teacher), "config": teacher.config.to_dict(), "seed": self.seed, "version": __version__}
+        digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=repr).encode())
         for weight in teacher.model.weights:
             digest.update(weight.path.encode())
             digest.update(np.ascontiguousarray(to_numpy(weight)).tobytes())

@@ -71,7 +71,8 @@ def _top(name, result, data):
     measured = sum(trial.is_measured for trial in result.trials)
     return (
         f"<h1>{name}</h1><p>{html.escape(chosen.name)}</p>"
-        f'<p class="soft">The smallest within the budget, of {measured} files that were measured; '
+        f'<p class="soft">{"The smallest within the budget" if result.is_kept else "The best"} of {measured} '
+        "files that were measured; "
         f"{len(data.validation.labelled):,} validation examples{trained}.</p>"
         f'<p class="verdict {kind}">{html.escape(result.verdict)}</p><div class="cards">{boxes}</div>'
     )
@@ -102,9 +103,10 @@ def _pictures(result):
     )
     used = [stage for stage in _STAGES if any(trial.stage == stage for trial in result.trials if trial.is_measured)]
     legend = "".join(f'<span><i class="{stage}"></i>{_STAGES[stage]}</span>' for stage in used)
+    ring = "the smallest one over the dashed line" if result.is_kept else "the best one; none is over the dashed line"
     return (
         "<h2>How it was chosen</h2><p>Every dot is a file that was written and measured through LiteRT. Up is better, "
-        "left is cheaper; no file lies above the line. The ring marks the smallest one over the dashed line.</p>"
+        f"left is cheaper; no file lies above the line. The ring marks {ring}.</p>"
         f'<div class="legend">{legend}</div><div class="pictures">{figures}</div>'
     )
 
@@ -176,7 +178,8 @@ def _times(result, proof):
     return (
         "<h2>Time by length</h2><p>Validation texts with their own lengths, through both files in turn, one thread, "
         "batch 1; the least of five rounds. In a fresh process the first answer comes after "
-        f"{proof.cold.load_ms:.0f} ms, with at most {proof.cold.peak_mb:.0f} MB of memory.</p>"
+        f"{proof.cold.start_ms:.0f} ms, Python and its imports included, with at most {proof.cold.peak_mb:.0f} MB of "
+        "memory.</p>"
         f'<div class="legend">{legend}</div><div class="pictures"><figure>{latency_picture(proof.latency)}</figure>'
         f'<div class="scroll"><table class="rows"><tr>{head}</tr>{rows}</table></div></div>'
     )
@@ -192,8 +195,8 @@ def _audit(proof):
     )
     return (
         f"<h2>What is in the file</h2><p>{foreign}. XNNPACK partitions by signature: {html.escape(partitions)}. "
-        f"Of {parity.examples:,} inputs {_percent(parity.agreement)} have the same answer as in the Keras model that "
-        f"the file was made from; the largest difference of an output is {parity.max_error:.2g}.</p>"
+        f"Beside the Keras model that the file was made from, on {parity.examples:,} inputs, {parity.agreement_words}; "
+        f"the largest difference of an output is {parity.max_error:.2g}.</p>"
         f'<div class="ops">{counts}</div>'
     )
 

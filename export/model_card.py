@@ -50,7 +50,7 @@ One thread, batch 1, the validation texts with their own lengths. {result.verdic
 
 - Training data: {trained}; validation data: {len(data.validation.labelled):,} examples
 {difference}{_lines(result.notes)}- The file was chosen by the validation data: measure it on other data, too.
-- The file agrees with its Keras model on {100 * proof.parity.agreement:.2f} % of the validation inputs.
+- Beside its Keras model, on the validation inputs, {proof.parity.agreement_words}.
 
 ## What it is for, and what not
 

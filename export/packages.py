@@ -59,7 +59,7 @@ def write_package(
         >>> package = write_package(classifier, "out", recipe="float32", data="dev.tsv")  # doctest: +SKIP
         >>> print(package.report)  # doctest: +SKIP
     """
-    directory = Path(directory)
+    directory = Path(directory).expanduser()
     directory.mkdir(parents=True, exist_ok=True)
     examples = read_examples(task, data)
     with tempfile.TemporaryDirectory(prefix=".package-", dir=directory) as place:

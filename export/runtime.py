@@ -234,7 +234,7 @@ def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
 
 
 def _find_file(path):
-    path = Path(path)
+    path = Path(path).expanduser()
     path = path / "model.tflite" if path.is_dir() else path
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")

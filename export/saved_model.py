@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
+from export.exportable_model import check_backend
 from export.serving_artifact import ServedSignature, ServingArtifact, signature_table
 from export.serving_files import batching_file, readme, warmup_requests, write_records
 from export.serving_rows import row_errors
@@ -109,11 +110,7 @@ def save_serving(
 
 def _choose_forms(task, inputs):
     forms = find_served(task).forms
-    if keras.backend.backend() != "tensorflow":
-        raise RuntimeError(
-            f"Keras runs on {keras.backend.backend()}; a SavedModel needs the model on TensorFlow. Save the task, set "
-            "KERAS_BACKEND=tensorflow and open it with keras_bert.load_task."
-        )
+    check_backend("a SavedModel")
     if inputs is None:
         return forms
     if inputs not in forms:
@@ -135,7 +132,7 @@ def _check_long_texts(task, long_texts):
 def _check_target(directory, version):
     if not isinstance(version, int) or isinstance(version, bool) or not 0 < version < 2**63:
         raise ValueError(f"version={version!r}: expected a positive integer, such as 1.")
-    target = Path(directory) / str(version)
+    target = Path(directory).expanduser() / str(version)
     if os.path.lexists(target):
         raise FileExistsError(
             f"{target} exists, and a server may be using it; pass a higher version, e.g. version={version + 1}."

@@ -32,7 +32,7 @@ def find_version(path: str | os.PathLike) -> Path | None:
         >>> find_version("serving/sentiment")  # doctest: +SKIP
         PosixPath('serving/sentiment/2')
     """
-    path = Path(path)
+    path = Path(path).expanduser()
     if (path / _GRAPH).is_file():
         return path
     versions = [place for place in path.glob("*") if place.name.isdecimal() and (place / _GRAPH).is_file()]

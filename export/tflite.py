@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from export.app_examples import task_reader
@@ -23,6 +24,7 @@ from export.calibration_data import calibration_rows
 from export.conversion_check import check_conversion
 from export.delegate_fit import fit_delegate
 from export.dense_form import join_dense_layers
+from export.exportable_model import check_backend, in_float32
 from export.file_editor import drop_unused
 from export.learned_numbers import learned_ranges
 from export.matrix_names import name_matrices
@@ -84,7 +86,7 @@ def draw(task_or_model: Task | keras.Model, lengths: int | Sequence[int] | str |
             export.convert(classifier, f"{recipe}.tflite", recipe=recipe, drawing=drawing)
         ```
     """
-    model, found = _what_to_draw(task_or_model, lengths)
+    model, found = _what_to_draw(in_float32(task_or_model), lengths)
     return Drawing(model, found, convert_saved_model(*_draw_signatures(model, found)))
 
 
@@ -129,7 +131,9 @@ def convert(
         >>> print(artifact)  # doctest: +SKIP
         model.tflite  dynamic_int8  lengths 32/128  23.4 MB
     """
-    recipe = find_recipe(recipe)
+    recipe, path = find_recipe(recipe), Path(path).expanduser()
+    check_backend("a TFLite file")
+    task_or_model = in_float32(task_or_model)
     if getattr(task_or_model, "name", None) == "seq2seq" and isinstance(task_or_model, Task):
         options = {"lengths": lengths, "num_beams": num_beams, "check": check}
         return _convert_writer(task_or_model, path, recipe, calibration, options)
@@ -200,7 +204,7 @@ def _check_model(model):
 
 
 def _choose_lengths(task_or_model, lengths):
-    if lengths != "auto":
+    if not isinstance(lengths, str) or lengths != "auto":
         return lengths
     if isinstance(task_or_model, Task):
         return min(app_outputs(task_or_model).length, task_or_model.sequence_length)
@@ -208,16 +212,26 @@ def _choose_lengths(task_or_model, lengths):
 
 
 def _check_lengths(lengths, limit):
-    if lengths is None or lengths == DYNAMIC:
+    if lengths is None or (isinstance(lengths, str) and lengths == DYNAMIC):
         return ()
-    lengths = (lengths,) if isinstance(lengths, int) else lengths
-    is_fine = not isinstance(lengths, str) and lengths and all(isinstance(length, int) for length in lengths)
-    if not is_fine or min(lengths) < 3 or max(lengths) > limit:
+    found = whole_numbers(lengths)
+    if not found or min(found) < 3 or max(found) > limit:
         raise ValueError(
             f"lengths={lengths!r}: expected one or more sequence lengths from 3 to {limit}, the model's positions, "
             "or 'dynamic'."
         )
-    return tuple(sorted(set(lengths)))
+    return tuple(sorted(set(found)))
+
+
+def whole_numbers(values) -> tuple[int, ...] | None:
+    """One whole number or several, of NumPy too, as a tuple; `None` for anything else.
+
+    Example:
+        >>> whole_numbers(16), whole_numbers([32, 128]), whole_numbers("short"), whole_numbers(1.5)
+        ((16,), (32, 128), None, None)
+    """
+    values = np.atleast_1d(np.asarray(values))
+    return tuple(values.tolist()) if values.ndim == 1 and values.dtype.kind in "iu" else None
 
 
 def _check_reading(task, longest):

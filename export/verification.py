@@ -70,6 +70,14 @@ class ParityReport:
     file_score: float | None
     ops: OpAudit
     same_texts: float | None = None
+    agreement_of: str = "same answers"
+
+    @property
+    def agreement_words(self) -> str:
+        """How far the answers agree, in words."""
+        if self.agreement_of in ("same answers", "same tokens"):
+            return f"{self.agreement:.2%} of the {self.agreement_of.split()[1]} are the same"
+        return f"the {self.agreement_of} of the answers is {self.agreement:.4f}"
 
     def check(self) -> "ParityReport":
         """Raise a `VerificationError` where the file is not good enough; gives the report back where it is."""
@@ -78,11 +86,11 @@ class ParityReport:
             problems.append(
                 f"outputs differ by {self.relative_error:.2g} of their size, at most {self.tolerance} expected"
             )
-        if self.keras_score is not None and self.file_score < self.keras_score - self._allowed_loss():
+        if self.keras_score is not None and not self.file_score >= self.keras_score - self._allowed_loss():
             problems.append(f"{self.metric} falls from {self.keras_score:.4f} to {self.file_score:.4f}")
         changed = _MOST_CHANGED if self.same_texts is None else _MOST_TOKENS_CHANGED
         if self.keras_score is None and self.agreement < 1 - max(changed, 1.5 / self.examples):
-            problems.append(f"only {self.agreement:.1%} of the answers are the same")
+            problems.append(f"only {self.agreement_words}")
         if self.tokens_differ:
             problems.append(f"{self.tokens_differ} texts are split into other tokens")
         if self.ops.custom_ops:
@@ -104,7 +112,7 @@ class ParityReport:
             "texts": f"{self.examples:,}, of at most {self.length} tokens",
             "largest error": f"{self.max_error:.2g}",
             "relative error": f"{self.relative_error:.2g}",
-            "agreement": f"{self.agreement:.2%}",
+            "agreement": self.agreement_words,
         }
         if self.same_texts is not None:
             rows["same texts"] = f"{self.same_texts:.2%}"
@@ -150,7 +158,7 @@ def verify(
         largest error   0.031
         …
     """
-    path = Path(getattr(file, "path", file))
+    path = Path(getattr(file, "path", file)).expanduser()
     examples = data if isinstance(data, Examples) else read_examples(task, data, y, **(columns or {}))
     if (version := find_version(path)) is not None:
         return _verify_served(task, version, examples)
@@ -210,6 +218,7 @@ def _compare(task, runtime, examples):
     ours, theirs = outputs.from_task(task, raw, data.tokenized), runtime.outputs(data.tokenized)
     numbers = {
         **_errors(reader, ours, theirs, None if outputs.counted is None else outputs.counted(data.tokenized)),
+        "agreement_of": reader.agreement_of,
         "agreement": reader.agreement(*(reader.answers(part, data, inputs) for part in (ours, theirs))),
         "tokens_differ": count_differences(data, runtime.reader.prepare(inputs)),
     }

@@ -104,6 +104,7 @@ def compare_served(task: Seq2Seq, served: ServedRows, examples: Examples) -> dic
         "max_error": 1 - share,
         "relative_error": 1 - share,
         "agreement": share,
+        "agreement_of": "same tokens",
         "same_texts": float(np.mean(np.all(ours == theirs, axis=1))),
         "tokens_differ": 0,
         **dict.fromkeys(("metric", "keras_score", "file_score")),

@@ -22,7 +22,7 @@ from export.learned_numbers import learned_ranges
 from export.op_audit import audit_ops
 from export.quantized_matrices import quantize_dynamic
 from export.recipes import Recipe
-from export.tflite import Artifact, convert_saved_model, describe_file, rewrite
+from export.tflite import Artifact, convert_saved_model, describe_file, rewrite, whole_numbers
 from export.tflite_file import parse, serialize
 from export.writer_check import check_writer
 from export.writer_runner import NEXT, NEXT_OF_BEAMS, READ
@@ -77,17 +77,16 @@ def convert_writer(
 
 def _check_lengths(task, lengths):
     room = task.sequence_length - task.target_length
-    if lengths == "auto":
+    if isinstance(lengths, str) and lengths == "auto":
         lengths = min(_LENGTH, room)
-    lengths = (lengths,) if isinstance(lengths, int) else lengths
-    is_fine = isinstance(lengths, list | tuple) and lengths and all(isinstance(length, int) for length in lengths)
-    if not is_fine or min(lengths) < 3 or max(lengths) > room:
+    found = whole_numbers(lengths)
+    if not found or min(found) < 3 or max(found) > room:
         raise ValueError(
             f"lengths={lengths!r}: expected one or more numbers of tokens of a source, from 3 to {room}: "
             f"sequence_length={task.sequence_length} without target_length={task.target_length}. What is kept of a "
             "source has a fixed size, so 'dynamic' is not for writers."
         )
-    return tuple(sorted(set(lengths)))
+    return tuple(sorted(set(found)))
 
 
 # === The float graphs ===

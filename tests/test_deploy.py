@@ -13,6 +13,7 @@ import pytest
 import export
 import export.deployment
 import export.deployment_search as search
+from export import deployment_report
 from export.candidate_models import ModelMaker
 from export.candidates import Candidate, ModelPlan
 from export.deployment_data import read_data
@@ -209,6 +210,18 @@ def test_a_budget_that_cannot_be_met_keeps_the_best(deployed, monkeypatch):
     best, _ = again(monkeypatch, deployed, 0.0, [CANDIDATES[0], CANDIDATES[3]])
     assert not best.is_kept and best.chosen.score == max(trial.score for trial in best.trials)
     assert re.search(r"cannot be met: accuracy .* points beyond it", best.verdict)
+    seen = SimpleNamespace(train=None, validation=SimpleNamespace(labelled=VALIDATION[0]))
+    page = deployment_report._top("film reviews", best, seen) + deployment_report._pictures(best)
+    assert "The best of" in page and "none is over the dashed line" in page and "The smallest" not in page
+
+
+@pytest.mark.slow
+def test_an_app_with_fixed_lengths_gets_a_file_of_such(tmp_path):
+    options = {"recipes": ["dynamic_int8"], "lengths": "fixed", "verbose": 0}
+    found = export.deploy(teacher(), tmp_path / "out", None, VALIDATION, 0.0, **options)
+    assert list(export.load(tmp_path / "out").metadata.signatures.values())[-1] == 32  # and none is of any length
+    assert None not in export.load(tmp_path / "out").metadata.signatures.values()
+    assert found.chosen.recipe == "dynamic_int8"  # the reference is of any length, and is not taken
 
 
 @pytest.mark.parametrize(
@@ -217,7 +230,8 @@ def test_a_budget_that_cannot_be_met_keeps_the_best(deployed, monkeypatch):
         ({"accuracy_budget": -0.1}, "accuracy_budget=-0.1"),
         ({"accuracy_budget": "1%"}, "0.01 is a point"),
         ({"time_limit": 0}, "time_limit=0"),
-        ({"candidates": CANDIDATES, "recipes": ["float32"]}, "candidates or recipes"),
+        ({"candidates": CANDIDATES, "recipes": ["float32"]}, "candidates or these"),
+        ({"candidates": CANDIDATES, "lengths": 16}, "candidates or these"),
         ({"recipes": ["int2"]}, "int2"),
     ],
 )
@@ -245,8 +259,14 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(export.deployment, "deploy", deploy)
     arguments = ["deploy", tmp_path / "model", tmp_path / "out", "--train", tmp_path / "train.tsv"]
     arguments += ["--validation", tmp_path / "dev.tsv", "--budget", "0.02", "--time-limit", "30m"]
-    assert main([*map(str, arguments), "--recipes", "float32, weight_int4", "--json"]) == 0
-    expected = {"train": 96, "validation": 60, "budget": 0.02, "recipes": ["float32", "weight_int4"]}
+    assert main([*map(str, arguments), "--recipes", "float32, weight_int4", "--lengths", "8,16", "--json"]) == 0
+    expected = {
+        "train": 96,
+        "validation": 60,
+        "budget": 0.02,
+        "recipes": ["float32", "weight_int4"],
+        "lengths": (8, 16),
+    }
     assert asked == {**expected, "time_limit": 1800, "seed": 0, "verbose": 0}
     found = json.loads(capsys.readouterr().out)
     assert found["kept"] and found["bytes"] == 5 and found["tflite"] == str(tmp_path / "out/model.tflite")

@@ -19,6 +19,7 @@ from export.score_intervals import least_half_width, needed_examples, score_inte
 from export.trials import SKIPPED, Trial, as_table, choose, pareto_front
 from keras_bert.config import BertConfig
 from keras_bert.tasks.classification import TextClassifier
+from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.recipes import Recipe
 from tests.test_runtime_other_tasks import TASKS, task_of
 from tests.test_runtime_tasks import loud_answerer, loud_tagger
@@ -60,6 +61,35 @@ def test_without_training_data_nothing_is_trained():
     found = list_candidates(new_classifier(), examples=0, row_lengths=[5], recipes=["weight_int4"])
     assert {candidate.model.stage for candidate in found} == {"quantize"}
     assert {candidate.recipe for candidate in found} == {"weight_int4"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "kinds"),
+    [("dynamic", {"dynamic"}), ("fixed", {(8, 32)}), (16, {(16,)}), ([8, 16], {(8, 16)}), (None, {"dynamic", (8, 32)})],
+)
+def test_all_candidates_have_the_lengths_that_an_app_takes(asked, kinds):
+    found = list_candidates(new_classifier(), examples=500, row_lengths=[5], lengths=asked)
+    assert {candidate.lengths for candidate in found} == kinds
+    assert {candidate.model.stage for candidate in found} == {"quantize", "trim", "layers", "distill", "qat"}
+    with pytest.raises(ValueError, match="lengths='short': expected 'dynamic', 'fixed', or numbers"):
+        list_candidates(new_classifier(), examples=0, lengths="short")
+
+
+@pytest.mark.parametrize("change", ["tokenizer", "long_texts", "threshold"])
+def test_what_was_found_is_of_no_use_for_another_task(change):
+    task = loud_answerer() if change == "threshold" else new_classifier()
+    task.fresh_heads = False
+    rows = ([("who?", "ada ran")], ["ada"]) if change == "threshold" else reviews(8, seed=1)
+    data = read_data(task, None, rows)
+    before = data.fingerprint(task)
+    assert data.fingerprint(task) == before
+    if change == "tokenizer":
+        task.tokenizer = BertTokenizer(task.tokenizer.vocabulary, lowercase=False)
+    elif change == "long_texts":
+        task.long_texts = "windows"
+    else:
+        task.no_answer_threshold += 1.5
+    assert data.fingerprint(task) != before
 
 
 def test_students_get_narrower_and_their_heads_keep_their_width():

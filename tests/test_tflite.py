@@ -20,6 +20,7 @@ from export.tflite_strings import TEXT_OPS, convert_strings
 from export.verification import VerificationError
 from keras_bert import TextClassifier, pack
 from keras_bert.decoding import softmax
+from keras_bert.tasks.saved_tasks import load_task
 from tests import tiny_tasks
 
 TEXTS = ["the film was good", "The PLOT, is dull!", "", "é very fine cast " * 10]
@@ -149,6 +150,34 @@ def test_slices_from_the_end_are_those_of_keras(task, tmp_path):
 
 
 # === Errors ===
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_a_model_in_half_precision_becomes_a_file_of_its_weights(policy, tmp_path):
+    keras.config.set_dtype_policy(policy)
+    try:
+        half = TextClassifier.from_pretrained(
+            tiny_tasks.pretrained_directory(), labels=["bad", "good"], sequence_length=16
+        )
+        written = export.convert(half, tmp_path / "half.tflite", recipe="float32", lengths=16)
+        assert keras.config.dtype_policy().name == policy
+        export.convert(half.model, tmp_path / "model.tflite", recipe="float32", lengths=16)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    assert half.model.get_layer("block_0").compute_dtype == policy.removeprefix("mixed_")
+    half.save(tmp_path / "whole")
+    readers = export.load(written.path), load_task(tmp_path / "whole").predict
+    (found,), (expected,) = (read([TEXTS[0]]) for read in readers)
+    assert found[0].probability == pytest.approx(expected[0].probability, abs=1e-5)
+
+
+def test_outputs_far_below_zero_are_compared_too(tmp_path):
+    task = TextClassifier.from_pretrained(tiny_tasks.pretrained_directory(), kind="regression", sequence_length=16)
+    task.model.get_layer("classifier").bias.assign([-100.0])
+    file = export.convert(task, tmp_path / "model.tflite", recipe="float32", lengths=np.int64(16))
+    assert export.load(file.path)(["good"])[0] == pytest.approx(task.predict(["good"])[0], rel=1e-4)
+    both = export.convert(task, tmp_path / "both.tflite", recipe="float32", lengths=np.array([8, 16]))
+    assert both.lengths == (8, 16)
 
 
 def test_what_cannot_be_converted_is_named(task, tmp_path):

@@ -36,6 +36,21 @@ def test_a_good_file_passes(exported):
     assert "Keras" in str(report) and json.dumps(report.to_dict())
 
 
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        ("same answers", "99.50% of the answers are the same"),
+        ("same tokens", "99.50% of the tokens are the same"),
+        ("mean cosine", "the mean cosine of the answers is 0.9950"),
+        ("correlation", "the correlation of the answers is 0.9950"),
+    ],
+)
+def test_what_agrees_is_called_by_its_name(exported, of, words):
+    report = verify(*exported, TEXTS)
+    assert report.agreement_of == "same answers"
+    assert words in str(dataclasses.replace(report, agreement=0.995, agreement_of=of))
+
+
 def test_without_labels_there_is_no_score(exported):
     report = verify(*exported, TEXTS)
     assert report.metric is None and report.examples == len(TEXTS) - 1  # an empty text is left out

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from export.cli.texts import read_lengths
 from keras_bert.cli.data import add_data_arguments
 from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
@@ -28,12 +29,17 @@ def add(commands) -> None:
     command.add_argument(
         "--recipes", help="how numbers may be stored, with commas between (default: all that are fast)"
     )
+    command.add_argument(
+        "--lengths",
+        help="what the app's runtime takes: dynamic, fixed (browsers, LiteRT on Android), or numbers with commas "
+        "between, one for MediaPipe (default: dynamic and fixed, whichever is smaller)",
+    )
     command.add_argument("--seed", type=int, default=0, help="of the training (default: %(default)s)")
     add_data_arguments(command.add_argument_group("columns of both files"))
 
 
 def run(arguments) -> dict:
-    """Find the smallest and fastest file that stays within an accuracy budget, and write all that an app needs."""
+    """Find the smallest file that stays within an accuracy budget, and write all that an app needs."""
     limit = None if arguments.time_limit is None else read_seconds(arguments.time_limit)
     from export.deployment import deploy
     from keras_bert.tasks.saved_tasks import load_task
@@ -48,6 +54,7 @@ def run(arguments) -> dict:
         reader.read(arguments, arguments.validation, "dev", kind),
         arguments.budget,
         recipes=None if arguments.recipes is None else [name.strip() for name in arguments.recipes.split(",")],
+        lengths=_read_lengths(arguments.lengths),
         time_limit=limit,
         seed=arguments.seed,
         verbose=0 if arguments.json else 1,
@@ -60,6 +67,10 @@ def run(arguments) -> dict:
         "bytes": result.chosen.num_bytes,
         "kept": result.is_kept,
     }
+
+
+def _read_lengths(words):
+    return words if words in (None, "dynamic", "fixed") else read_lengths(words)
 
 
 def read_seconds(words: str) -> float:

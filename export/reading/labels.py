@@ -53,6 +53,10 @@ class LabelReader(Reader):
             return _correlation(np.array(answers), np.array(others))
         return share_of_same_labels(answers, others, count=1 if self.kind == "single_label" else None)
 
+    @property
+    def agreement_of(self):
+        return "correlation" if self.kind == "regression" else super().agreement_of
+
 
 class AspectReader(LabelReader):
     """Pairs of a sentence and an aspect → polarities."""

@@ -77,7 +77,12 @@ class Reader(ABC):
 
     @abstractmethod
     def agreement(self, answers: list, others: list) -> float:
-        """The share of answers that are the same."""
+        """The share of answers that are the same, or what `agreement_of` says."""
+
+    @property
+    def agreement_of(self) -> str:
+        """What `agreement` measures: `"same answers"`, `"mean cosine"` or `"correlation"`."""
+        return "same answers"
 
     def inputs(self, *given) -> tuple[list, bool]:
         """What a call was given, as a list, and whether it was one input."""

@@ -29,3 +29,7 @@ class VectorReader(Reader):
     def agreement(self, answers, others):
         """The mean of the cosines of both."""
         return float(np.mean(np.sum(normalize_vectors(answers) * normalize_vectors(others), axis=-1)))
+
+    @property
+    def agreement_of(self):
+        return "mean cosine"
