@@ -1,14 +1,41 @@
 """The bytes of a flatbuffer → its tables, numbers and texts, every offset checked against the end of the file.
 
-Takes a file that may come from anywhere, gives `Table` values; what leads outside of it is a `ValueError`. A room of
-its own because everything that looks into a `.tflite` file without changing it reads with this: the generated classes
-of the schema trust every offset, and loading them takes longer than a cold start may. Standard library alone.
+Takes a file that may come from anywhere, gives `Table` values; what leads outside of it, and what is more to read than
+a graph has, is a `ValueError`. A room of its own because everything that looks into a `.tflite` file without changing
+it reads with this: the generated classes of the schema trust every offset, and loading them takes longer than a cold
+start may. Standard library alone.
 """
 
 import struct
 from functools import cached_property
 
 IDENTIFIER = b"TFL3"  # of a TFLite file
+# What may be read of a file: a hundred times what MiniLM has. A table counts for what it is in Python, and stands in a
+# list for four bytes, so that a small file with all its lists read twice is within the bound as well.
+_MOST_READ, _BYTES_OF_A_TABLE = 1 << 26, 256
+_MOST_READ_OF_A_BYTE = 2 * _BYTES_OF_A_TABLE // 4
+
+
+class Allowance:
+    """How many bytes of a file's graph may still be read.
+
+    A thousand entries of a flatbuffer may point at the same bytes: a file of a megabyte is then gigabytes to whoever
+    follows them all.
+
+    Args:
+        size: The bytes of the file.
+    """
+
+    def __init__(self, size: int):
+        self._most = self._left = min(_MOST_READ, _MOST_READ_OF_A_BYTE * size)
+
+    def take(self, size: int) -> None:
+        """An error where it is used up."""
+        self._left -= size
+        if self._left < 0:
+            raise ValueError(
+                f"The TFLite file has over {self._most:,} bytes of graph, or points at some of them often."
+            )
 
 
 class Table:
@@ -17,6 +44,7 @@ class Table:
     Args:
         data: The file: bytes, or a map of it.
         position: Where the table begins.
+        allowance: How much may be read from here on; what a table leads to shares its own.
 
     Example:
         >>> data = struct.pack("<I4sHHHHi", 12, b"TFL3", 6, 8, 4, 0, 8) + struct.pack("<I", 3)
@@ -24,8 +52,9 @@ class Table:
         3
     """
 
-    def __init__(self, data: bytes, position: int):
+    def __init__(self, data: bytes, position: int, allowance: Allowance | None = None):
         self.data, self.position = data, position
+        self.allowance = Allowance(len(data)) if allowance is None else allowance
         self._fields = position - _number("<i", data, position)  # the list of where the fields are
         self.num_fields = (_number("<H", data, self._fields) - 4) // 2
 
@@ -55,16 +84,31 @@ class Table:
 
     def numbers(self, field: int) -> tuple[int, ...]:
         """A vector of int32."""
-        places = self.vector(field)
-        return struct.unpack_from(f"<{len(places)}i", self.data, places.start) if places else ()
+        return self._unpack(self.vector(field), "i")
+
+    def long_numbers(self, field: int) -> tuple[int, ...]:
+        """A vector of int64."""
+        return self._unpack(self.vector(field, item_size=8), "q")
+
+    def _unpack(self, places, letter):
+        self.allowance.take(len(places) * places.step)
+        return struct.unpack_from(f"<{len(places)}{letter}", self.data, places.start) if places else ()
+
+    def table(self, field: int) -> "Table | None":
+        """A table, or `None`."""
+        position = self.target(field)
+        return None if position is None else Table(self.data, position, self.allowance)
 
     def tables(self, field: int) -> list["Table"]:
         """A vector of tables."""
-        return [Table(self.data, item + _number("<I", self.data, item)) for item in self.vector(field)]
+        places = self.vector(field)
+        self.allowance.take(len(places) * _BYTES_OF_A_TABLE)
+        return [Table(self.data, item + _number("<I", self.data, item), self.allowance) for item in places]
 
     def raw_text(self, field: int) -> bytes:
         """A string as it stands in the file."""
         characters = self.vector(field, item_size=1)
+        self.allowance.take(len(characters))
         return self.data[characters.start : characters.stop]
 
     def text(self, field: int) -> str:
@@ -90,7 +134,7 @@ class ModelTable(Table):
     @cached_property
     def subgraphs(self) -> list["GraphTable"]:
         """The graphs."""
-        return [GraphTable(self.data, table.position) for table in self.tables(self.SUBGRAPHS)]
+        return [GraphTable(self.data, table.position, self.allowance) for table in self.tables(self.SUBGRAPHS)]
 
     @cached_property
     def buffers(self) -> list[Table]:
@@ -129,11 +173,17 @@ class GraphTable(Table):
 
 def _check_range(data, position, size):
     if position < 0 or position + size > len(data):
-        raise ValueError(
-            f"The TFLite file points to byte {position + size:,} of its {len(data):,}: it was cut short or is damaged."
-        )
+        raise _outside(data, position + size)
+
+
+def _outside(data, end):
+    return ValueError(f"The TFLite file points to byte {end:,} of its {len(data):,}: it was cut short or is damaged.")
 
 
 def _number(layout, data, position):
-    _check_range(data, position, struct.calcsize(layout))
-    return struct.unpack_from(layout, data, position)[0]
+    if position < 0:  # which would count from the end
+        raise _outside(data, position)
+    try:
+        return struct.unpack_from(layout, data, position)[0]
+    except struct.error:
+        raise _outside(data, position + struct.calcsize(layout)) from None
