@@ -1,9 +1,10 @@
 """SST-2: a MiniLM teacher against a student of a few megabytes, files against files.
 
-    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR          # about four hours on one core
-    python benchmarks/teacher_to_student.py --data DIR --teacher DIR --work DIR --without-teacher  # … 20 minutes more
+    python benchmarks/glue_results.py full --data DIR --tasks SST-2 --learning-rate 1e-4 --pooling cls --save sst2/
+    python benchmarks/teacher_to_student.py --data DIR --teacher sst2/SST-2 --work DIR      # 2½ hours on one core
+    python benchmarks/teacher_to_student.py --data DIR --teacher sst2/SST-2 --work DIR --without-teacher  # + 20 minutes
 
-The teacher is a task that `glue_results.py full --tasks SST-2 --save` wrote, as a float32 TFLite file of any length;
+The teacher is the task that the first command saves, as a float32 TFLite file of any length;
 the student has a trimmed vocabulary and four of the teacher's blocks, with a third of their heads and of their
 neurons (or, with `--student narrow`, three fresh blocks of half the width). It learns in stages: the teacher's
 hidden states on the training phrases and some mixed sentences, its logits on all of them, and its logits once more
@@ -224,9 +225,9 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="holds glue/")
     parser.add_argument("--teacher", type=Path, required=True, help="a task that was fine-tuned on SST-2")
     parser.add_argument("--work", type=Path, default=Path("teacher-to-student"), help="where everything is kept")
-    parser.add_argument("--sentences", type=int, default=200_000, help="how many to mix")
-    parser.add_argument("--hidden-sentences", type=int, default=30_000, help="of them, for the first stage")
-    parser.add_argument("--hidden-epochs", type=float, default=4)
+    parser.add_argument("--sentences", type=int, default=120_000, help="how many to mix")
+    parser.add_argument("--hidden-sentences", type=int, default=20_000, help="of them, for the first stage")
+    parser.add_argument("--hidden-epochs", type=float, default=2)
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--last-epochs", type=float, default=1.5, help="after the last cut")
     parser.add_argument("--last-neurons", type=int, default=320, help="that each block keeps at last")
