@@ -10,7 +10,8 @@ import pytest
 
 import keras_bert
 from keras_bert.checkpoint import save_pretrained
-from keras_bert.cli import main
+from keras_bert.cli import main, make_parser
+from keras_bert.cli.tasks import find_task
 from keras_bert.config import BertConfig
 from keras_bert.decoding.aspects import AspectPolarity
 from keras_bert.encoder import bert_encoder
@@ -140,6 +141,44 @@ def test_categories(xml):
         ("food", "positive", None),
         ("anecdotes/miscellaneous", "neutral", None),
     ]
+
+
+OPINIONS = """<Reviews><Review rid="1"><sentences><sentence id="1:0">
+<text>The pizza was great, and cheap.</text>
+<Opinions>
+<Opinion target="pizza" category="FOOD#QUALITY" polarity="positive" from="4" to="9"/>
+<Opinion target="pizza" category="FOOD#PRICES" polarity="positive" from="4" to="9"/>
+<Opinion target="NULL" category="FOOD#PRICES" polarity="positive" from="0" to="0"/>
+<Opinion target="NULL" category="SERVICE#GENERAL" polarity="negative" from="0" to="0"/>
+<Opinion target="pizza" category="FOOD#QUALITY" polarity="positive" from="5" to="9"/>
+<Opinion target="pizza" category="FOOD#STYLE" from="4" to="9"/>
+</Opinions></sentence></sentences></Review></Reviews>
+"""
+
+
+def test_opinions_of_2015_and_2016(tmp_path):
+    path = tmp_path / "ABSA16.xml"
+    path.write_text(OPINIONS, encoding="utf-8")
+    rows = read_aspects(path)
+    assert [(row.pair, row.label, row.start, row.end, row.row) for row in rows] == [("pizza", "positive", 4, 9, 4)]
+    assert rows.report.reasons == {
+        "opinion without a term (target NULL)": 2,
+        "the same once more": 1,
+        "aspect is not at its offset": 1,
+        "missing label": 1,
+    }
+    rows = read_aspects(path, kind="categories")
+    expected = ["FOOD#QUALITY", "FOOD#PRICES", "SERVICE#GENERAL"]
+    assert [row.pair for row in rows] == expected and rows[0].start is None
+    assert rows.report.reasons == {"the same once more": 2, "missing label": 1}
+    arguments = make_parser().parse_args(["finetune", str(path), "out", "--task", "aspect", "--aspects", "categories"])
+    assert find_task("aspect").read(arguments, str(path), "train").examples == rows.examples
+    path.write_text(
+        "<Reviews><Review><sentences><sentence><text>a</text></sentence></sentences><Opinions>"
+        '<Opinion category="FOOD" polarity="positive"/></Opinions></Review></Reviews>'
+    )
+    with pytest.raises(ValueError, match="opinion of a whole review: 1"):
+        read_aspects(path)
 
 
 @pytest.mark.parametrize(

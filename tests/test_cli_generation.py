@@ -24,11 +24,14 @@ def test_from_a_file_to_texts(tmp_path, capsys):
     assert len(answers) == 2
     assert main(["generate", str(model), "a b", "--max-length", "4", "--stream"]) == 0
     assert capsys.readouterr().out == answers[0] + "\n"
-    (tmp_path / "ask.txt").write_text("a\tb c\nd\n", encoding="utf-8")
+    (tmp_path / "ask.txt").write_text("a\tb c\n\nd\u2028e\n", encoding="utf-8")
     asked = ["generate", str(model), "--file", str(tmp_path / "ask.txt"), "--output", str(tmp_path / "answers.jsonl")]
     assert main([*asked, "--max-length", "4", "--sampler", "top_k", "--k", "3", "--seed", "1"]) == 0
-    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["text"] for line in lines] == [["a", "b c"], "d"]
+    lines = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text(encoding="utf-8").split("\n")[:-1]]
+    assert [line["text"] for line in lines] == [["a", "b c"], "", "d\u2028e"]
+    assert [line["answer"] is None for line in lines] == [False, True, False]
+    assert main([*asked[:4], "--max-length", "4", "--stream"]) == 0
+    assert capsys.readouterr().out.count("\n") == 3 + 2  # what the commands print
     assert main(["evaluate", str(model), str(data), *columns[:5]]) == 0
     assert "bleu" in json.loads(capsys.readouterr().out.splitlines()[-1])
 

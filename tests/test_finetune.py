@@ -1,24 +1,32 @@
 """Recipes do what they say: what trains, from where, how fast, and what happens when a run goes wrong."""
 
 import dataclasses
+import json
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_bert.checkpoint import save_pretrained
 from keras_bert.encoder import bert_encoder
 from keras_bert.heads import bert_model
+from keras_bert.tasks.classification import TextClassifier
+from keras_bert.tasks.similarity_losses import ContrastiveLoss
+from keras_bert.tokenizer import BertTokenizer
 from keras_bert.training.best_weights import KeepBest, Score
 from keras_bert.training.finetune import FinetuneReport, Run, finetune
 from keras_bert.training.heads_first import train_heads
 from keras_bert.training.layerwise import LayerwiseAdamW, finetuning_optimizer, layer_depth
 from keras_bert.training.mixout import MixoutModel
 from keras_bert.training.recipes import RECIPES, Recipe, find_recipe
+from keras_bert.training.resume import SaveState
+from keras_bert.training.same_run import digest, loss_part
 from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.weight_averaging import RunWeights, average_runs
 from keras_bert.weight_copying import copy_weights
 from tests.tiny_models import TINY, assert_same_weights, batch
+from tests.tiny_tasks import CONFIG, VOCABULARY, pretrained_directory, reviews
 
 LOSS = {"class_logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
 
@@ -434,6 +442,227 @@ def test_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, head_epochs):
     finished, third = run(recipe, accuracy, directory=tmp_path)  # nothing left to train
     assert third.runs[0].score == pytest.approx(report.runs[0].score)
     assert_same_weights(finished, resumed)
+
+
+# === When to stop ===
+
+
+def stops_after(scores, patience=2):
+    """After how many measurements a run stops, and which one's weights it keeps."""
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1, use_bias=False)])
+    given = iter(scores)
+    keeper = KeepBest(lambda model: next(given), patience=patience)
+    keeper.set_model(model)
+    while len(keeper.history) < len(scores) and not getattr(model, "stop_training", False):
+        model.set_weights([np.full([1, 1], len(keeper.history) + 1)])
+        keeper.on_epoch_end(len(keeper.history), {})
+    keeper.finish(model)
+    assert model.get_weights()[0] == keeper.best_epoch
+    return len(keeper.history), keeper.best_epoch
+
+
+def scored(value, loss=None, degenerate=False):
+    return Score(value, degenerate, {} if loss is None else {"val_loss": loss})
+
+
+def test_of_equal_scores_the_lower_loss_is_a_gain():
+    flat = [scored(0.07, loss) for loss in (6.4, 5.9, 5.1, 4.6, 4.4)]
+    assert stops_after(flat) == (5, 5)
+    assert stops_after([scored(0.9, 0.3), scored(0.9, 0.4), scored(0.9, 0.3), scored(0.9, 0.2)]) == (3, 1)
+    assert stops_after([scored(0.9, 0.5), scored(0.8, 0.3), scored(0.8, 0.1), scored(1.0)]) == (3, 1)
+
+
+def test_scores_without_a_loss_gain_by_themselves_alone():
+    assert stops_after([scored(0.5), scored(0.5), scored(0.5), scored(0.9)]) == (3, 1)
+    assert stops_after([scored(0.5, np.nan), scored(0.5, np.nan), scored(0.5, 1.0), scored(0.9)], 3) == (4, 4)
+    assert stops_after([scored(np.nan), scored(0.1), scored(0.05)]) == (3, 2)
+
+
+def test_patience_waits_for_a_model_to_begin():
+    lame = [scored(0.5, degenerate=True)] * 3
+    assert stops_after([*lame, scored(0.7), scored(0.6), scored(0.6), scored(0.9)]) == (6, 4)
+    assert stops_after([scored(0.7), scored(0.6), *lame, scored(0.6), scored(0.9)]) == (6, 1)
+    # As good a score of a model that answers is worth more, whatever its loss.
+    assert stops_after([scored(0.5, 0.6, degenerate=True), scored(0.5, 0.7), scored(0.5, 0.1, degenerate=True)])[1] == 2
+
+
+def test_a_run_that_stops_early_says_so_and_does_not_go_on_after_a_kill(tmp_path, monkeypatch):
+    recipe = Recipe(epochs=6, patience=2, learning_rate=1e-2)
+    scores = iter([Score(0.9), Score(0.8), Score(0.8)])
+
+    def killed(path, value):
+        raise MemoryError
+
+    with monkeypatch.context() as context:
+        context.setattr("keras_bert.training.finetune._write_json", killed)
+        with pytest.raises(MemoryError):
+            run(recipe, lambda model: next(scores), directory=tmp_path)
+    assert not (tmp_path / "seed-0" / "result.json").exists()
+    _, report = run(recipe, lambda model: pytest.fail("trains on"), directory=tmp_path)
+    assert report.best.steps == 12 and report.score == 0.9
+    assert "stopped early after 3 of 6 epochs" in str(report) and "2 measurements without a gain" in str(report)
+    assert "patience=None trains to the end" in str(report)
+    for noted in (dataclasses.asdict(report)["runs"][0], json.loads((tmp_path / "seed-0/result.json").read_text())):
+        assert (noted["stopped_early"], noted["epochs"], noted["planned_epochs"]) == (True, 3, 6)
+    assert "early" not in str(dataclasses.replace(report, runs=(Run(0, 0.9, False, 24, 1.0),)))
+
+
+def test_patience_is_counted_through_a_kill(tmp_path):
+    """The best measurement is on the disk before the state of its step is, and is measured again after a kill there."""
+    recipe = Recipe(epochs=6, patience=2, learning_rate=1e-2)
+    scores = [scored(0.5), scored(0.5), scored(0.7), scored(0.6), scored(0.6), scored(0.6)]
+    states = []
+
+    class Dies(SaveState):
+        def on_epoch_end(self, epoch, logs=None):
+            states.append(epoch)
+            if len(states) == 3:
+                raise MemoryError
+            super().on_epoch_end(epoch, logs)
+
+    first, second = iter(scores), iter(scores[2:])
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr("keras_bert.training.finetune.SaveState", Dies)
+        with pytest.raises(MemoryError):
+            run(recipe, lambda model: next(first), directory=tmp_path)
+    _, report = run(recipe, lambda model: next(second), directory=tmp_path)
+    assert report.best.best_epoch == 3 and report.best.steps == 20 and len(report.history) == 5
+
+
+# === Which run a directory holds ===
+
+FAST = {"epochs": 2, "learning_rate": 3e-3, "verbose": 0}
+TRAIN, CHECK = reviews(48, seed=0), reviews(24, seed=1)
+FLIPPED = {"good": "bad", "bad": "good"}
+
+
+def classifier(directory=None, **options):
+    directory = pretrained_directory() if directory is None else directory
+    return TextClassifier.from_pretrained(directory, **{"labels": ["bad", "good"], "sequence_length": 16, **options})
+
+
+def fit(state, task=None, train=TRAIN, check=CHECK, **options):
+    task = classifier() if task is None else task
+    return task, task.fit(*train, validation_data=check, directory=state, **FAST | options)
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory):
+    """The state of a run that has ended, and its report."""
+    state = tmp_path_factory.mktemp("ended") / "state"
+    return state, fit(state)[1]
+
+
+def flipped(data):
+    return data[0], [FLIPPED[label] for label in data[1]]
+
+
+def other_weights(tmp_path):
+    encoder = bert_encoder(CONFIG.replace(initializer_range=0.1), seed=4)
+    save_pretrained(encoder, tmp_path / "model", tokenizer=BertTokenizer(VOCABULARY))
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"train": reviews(48, seed=2)}, "another run: training texts changed; training labels changed. Delete"),
+        ({"train": flipped(TRAIN)}, "another run: training labels changed. Delete"),
+        ({"class_weight": {"good": 2.0, "bad": 1.0}}, "another run: training class weights changed. Delete"),
+        ({"check": flipped(CHECK)}, "another run: validation labels changed. Delete"),
+        ({"metric": "matthews"}, "another run: metric was 'accuracy', is 'matthews'. Delete"),
+        ({"task": {"sequence_length": 24}}, "another run: sequence_length was 16, is 24. Delete"),
+        ({"task": {"pooling": "mean"}}, "another run: model changed"),
+        ({"task": other_weights}, "another run: starting weights changed. Delete"),
+    ],
+)
+def test_the_state_of_another_run_is_refused(ended, tmp_path, changes, words):
+    task = changes.get("task", {})
+    task = classifier(task(tmp_path)) if callable(task) else classifier(**task)
+    with pytest.raises(ValueError, match=words):
+        fit(ended[0], **changes | {"task": task})
+
+
+def test_other_batches_are_refused(tmp_path):
+    run(Recipe(epochs=1), directory=tmp_path)
+    with pytest.raises(ValueError, match="another run: batches changed. Delete"):
+        finetune(
+            new_model,
+            lambda *seeds: batches(*seeds).map(lambda x, y: (x, {"class_logits": 1 - y["class_logits"]})),
+            Recipe(epochs=1),
+            loss=LOSS,
+            steps_per_epoch=4,
+            directory=tmp_path,
+            verbose=0,
+        )
+
+
+def test_losses_are_compared_by_their_settings():
+    loss, again, other = ({"pairs": ContrastiveLoss(rate, name=None)} for rate in (0.05, 0.05, 0.1))
+    assert loss["pairs"].name != again["pairs"].name  # Keras counts
+    assert digest(loss_part(loss)) == digest(loss_part(again)) != digest(loss_part(other))
+    assert loss_part(keras.losses.mean_squared_error) == "mean_squared_error"
+
+
+def test_a_run_that_has_ended_is_not_trained_again_and_says_so(ended, capsys):
+    state, report = ended
+    first, again = fit(state, verbose=2)
+    assert again.best == report.best and again.best.reused and not report.best.reused
+    assert "has ended: not trained again" in capsys.readouterr().out and "had ended before" in str(again)
+    fit(state, task=first)  # the model that the run made is no other one
+    with pytest.raises(ValueError, match="starting weights changed .the model has been trained since: load it again"):
+        fit(state, task=first, seeds=(1,))
+
+
+def test_ctrl_c_and_the_same_call_again_is_the_whole_run(tmp_path, monkeypatch):
+    options = {"seeds": (0, 1), "average": True, "evaluations": 3, "epochs": 3, "head_epochs": 1}
+    whole, report = fit(tmp_path / "whole", **options)
+    original, calls = TextClassifier._score, []
+
+    def stops(self, *args):
+        calls.append(1)
+        if len(calls) in (3, 6):  # in the third measurement of either seed
+            raise KeyboardInterrupt
+        return original(self, *args)
+
+    monkeypatch.setattr(TextClassifier, "_score", stops)
+    task, first = fit(tmp_path / "cut", **options)
+    assert first.interrupted
+    with pytest.raises(ValueError, match="seed-1 .*load it again"):  # where to begin with seed 1 is not known here
+        fit(tmp_path / "cut", task=task, **options)
+    task, second = fit(tmp_path / "cut", **options)
+    assert second.interrupted and len(second.runs) == 2
+    task, third = fit(tmp_path / "cut", task=task, **options)  # both seeds have a state
+    assert third.score == report.score and [run.steps for run in third.runs] == [run.steps for run in report.runs]
+    for path, value in values(task.model).items():
+        np.testing.assert_allclose(value, values(whole.model)[path], atol=1e-5, err_msg=path)
+
+
+def test_a_state_that_says_nothing_of_its_data_is_refused(tmp_path):
+    run(Recipe(epochs=1), directory=tmp_path)
+    path = tmp_path / "seed-0" / "recipe.json"
+    noted = json.loads(path.read_text())
+    del noted["depends_on"]
+    path.write_text(json.dumps(noted))
+    with pytest.raises(ValueError, match="a run of an older version"):
+        run(Recipe(epochs=1), directory=tmp_path)
+
+
+def test_runs_that_are_averaged_are_not_those_that_are_not(tmp_path):
+    recipe = Recipe(epochs=1, seeds=(0, 1), reinitialize=1, average=True)
+    run(recipe, directory=tmp_path)
+    with pytest.raises(ValueError, match="reinitialize_seed was 0, is 1"):
+        run(dataclasses.replace(recipe, average=False), directory=tmp_path)
+
+
+def test_digests_are_the_same_in_every_process_and_differ_by_what_is_in_them():
+    array = np.arange(6, dtype=np.int32)
+    assert digest({"b": [array, None], "a": 0.5}) == "051f4530a55ae1bd68823070c076603b"
+    assert digest({"b": [array, None], "a": 0.5}) == digest({"a": 0.5, "b": (array.copy(), None)})
+    others = [array, array[::-1], array.reshape(2, 3), array.astype("int64"), array.tolist(), np.array(["a"], object)]
+    others += [array[:0], "0", 0, None, {"0": 0}, ["ab", "c"], ["a", "bc"], object(), array.astype("bfloat16")]
+    assert len({digest(value) for value in others}) == len(others)
+    assert digest(keras.Variable(array)) == digest(array) == digest(tf.constant(array))
 
 
 def test_keep_best_without_a_measure_keeps_the_last():

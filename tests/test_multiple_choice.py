@@ -228,6 +228,22 @@ def test_swag_and_other_files(tmp_path):
         read_choices(tmp_path / "rows.jsonl", label="right")
 
 
+def test_a_table_s_numbers_are_places_even_where_choices_are_numbers(tmp_path):
+    def labels(*rows):
+        path = tmp_path / "rows.csv"
+        path.write_text("\n".join(["context,ending0,ending1,ending2,label", *rows]) + "\n", encoding="utf-8")
+        read = read_choices(path)
+        return [question.label for question in read], read.report.reasons
+
+    assert labels("1+1?,1,2,3,1", "1+2?,1,2,3,2") == ([1, 2], {})
+    (tmp_path / "rows.jsonl").write_text('{"context": "1+1?", "choices": ["1", "2", "3"], "label": 1}')
+    assert read_choices(tmp_path / "rows.jsonl")[0].label == 1
+    assert labels("3*5?,12,15,18,15", "2*9?,12,15,18,18") == ([1, 2], {})  # none is a place: these are texts
+    assert labels("1+1?,1,2,3,2", "a dog?,it barks,it mews,2,it barks") == ([1, 0], {})  # some is a text, so all are
+    ambiguous = {"label is the number of one choice and the text of another": 1, "label is no number of a choice": 1}
+    assert labels("1+1?,1,2,3,1", "1+2?,7,8,9,1", "1+2?,1,2,3,5") == ([1], ambiguous)
+
+
 def test_what_is_refused():
     chooser, (questions, labels) = new_chooser(), toys(4, seed=1)
     with pytest.raises(ValueError, match="Question 1 has no right choice"):

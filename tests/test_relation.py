@@ -5,6 +5,7 @@ import itertools
 import json
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -14,7 +15,7 @@ import tensorflow as tf
 import keras_bert
 from keras_bert.bucketing import bucketed_batches
 from keras_bert.checkpoint import CheckpointError, load_model, save_pretrained
-from keras_bert.cli import main
+from keras_bert.cli import main, tasks
 from keras_bert.config import BertConfig
 from keras_bert.decoding.entities import Entity
 from keras_bert.encoder import bert_encoder, with_example_starts
@@ -348,3 +349,29 @@ def test_relations_from_a_file_to_answers(tmp_path, capsys):
     assert {row["label"] for row in answer} == set(LABELS)
     assert main(["evaluate", str(tmp_path / "model"), str(data), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["macro_f1"] > 0.5
+
+
+def test_relations_have_a_negative_label(tmp_path, capsys):
+    words = ["the", "film", "was", "good", "and", "the", "plot", "bad"]
+    places = {"subj_start": 1, "subj_end": 1, "obj_start": 6, "obj_end": 6}
+    rows = [{"token": words, **places, "relation": ("no_relation", "a:b", "c:d")[row % 3]} for row in range(30)]
+    data = tmp_path / "train.json"
+    data.write_text(json.dumps(rows), encoding="utf-8")
+
+    def finetune(name, *flags):
+        command = ["finetune", str(data), str(tmp_path / name), "--task", "relation", "--validation", str(data)]
+        steps = ["--epochs", "1", "--batch-size", "8", "--sequence-length", "24", "--json"]
+        return main([*command, "--model", str(pretrained_directory()), *steps, *flags])
+
+    assert finetune("found") == 0
+    assert "note: 'no_relation' is taken as the label of texts without a relation" in capsys.readouterr().err
+    assert main(["evaluate", str(tmp_path / "found"), str(data), "--json"]) == 0
+    numbers = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in numbers["classes"]] == ["a:b", "c:d"]
+    assert finetune("named", "--negative-label", "a:b") == 0
+    assert keras_bert.load_task(tmp_path / "named").negative_label == "a:b"
+    assert "is taken as the label" not in capsys.readouterr().err
+    assert tasks._find_negative(SimpleNamespace(negative_label=""), ["Other", "a"]) is None
+    assert tasks._find_negative(SimpleNamespace(negative_label=None), ["a", "b"]) is None
+    assert finetune("none", "--negative-label", "Other") == 1
+    assert "--negative-label 'Other' is none of the labels 'a:b', 'c:d', 'no_relation'" in capsys.readouterr().err

@@ -166,6 +166,37 @@ def test_jsonl_with_tags_and_with_places(tmp_path):
         read_relations(path)
 
 
+def test_tacred_with_words_and_inclusive_ends(tmp_path):
+    words = ["Ada", "Byron", "-LRB-", "1815", "-RRB-", "founded", "Acme", "Inc."]
+    entry = {"token": words, "subj_start": 6, "subj_end": 7, "obj_start": 0, "obj_end": 1, "relation": "org:founded_by"}
+    entries = [
+        {"id": "a", **entry},
+        {**entry, "relation": "no_relation"},
+        {**entry, "obj_end": 6},
+        {**entry, "obj_end": 99},
+        {**entry, "subj_start": "6"},
+        {**entry, "subj_start": -1},
+        {**entry, "token": "Ada"},
+        {key: value for key, value in entry.items() if key != "relation"},
+    ]
+    for name, content in (("train.json", json.dumps(entries)), ("train.jsonl", "\n".join(map(json.dumps, entries)))):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf-8")
+        rows = read_relations(path)
+        assert rows.labels == ["org:founded_by", "no_relation"]
+        assert rows[0].text.text == "Ada Byron ( 1815 ) founded Acme Inc."
+        assert rows[0].text.entities == ("Acme Inc.", "Ada Byron") and rows[0].text.second_leads
+        assert rows.report.reasons == {
+            "an entity lies outside of the text": 2,
+            "entities overlap": 1,
+            "an entity is no (start, end)": 1,
+            "token is no list of words": 1,
+            "missing label": 1,
+        }
+        assert len(read_relations(path, label=None)) == 3
+        assert read_relations(path, label="id").labels == ["a"]
+
+
 def test_lists_need_a_label_each():
     text = "<e1>a</e1> <e2>b</e2>"
     assert as_relation_rows([text]).labels == [None]

@@ -349,6 +349,21 @@ def test_jsonl_files_are_read_and_bad_rows_named(tmp_path):
     assert "widened to whole words" in read.notes[1]
 
 
+def test_prodigy_files_have_words_as_objects(tmp_path):
+    tokens = [{"text": "Ada", "start": 0, "end": 3, "id": 0}, {"text": "ran", "start": 4, "end": 7, "id": 1}]
+    spans = [{"start": 0, "end": 3, "label": "PER", "token_start": 0, "token_end": 0}]
+    rows = [
+        {"text": "Ada ran", "tokens": tokens, "spans": spans, "answer": "accept"},
+        {"text": "Ada ran", "tokens": tokens, "answer": "accept"},
+        {"text": "Ada ran", "tokens": tokens, "spans": spans, "answer": "reject"},
+        {"text": "Ada ran", "tokens": tokens, "spans": spans},
+    ]
+    read = read_tagged(write(tmp_path / "a.jsonl", "\n".join(map(json.dumps, rows))))
+    assert read.words == [("Ada", "ran")] * 3
+    assert read.tags == [("B-PER", "O"), ("O", "O"), ("B-PER", "O")]
+    assert read.report.reasons == {"answer is 'reject'": 1}
+
+
 def test_texts_with_entities_and_slots_are_examples_too():
     assistant = load_assistant("test")[:40]
     rows = as_tagged_rows([each.text for each in assistant], [each.slots for each in assistant])

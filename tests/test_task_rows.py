@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from keras_bert.tasks.class_labels import find_class
 from keras_bert.tasks.rows import Example, Rows, read_rows
 
 ROOT = Path(__file__).parents[1]
@@ -122,6 +123,43 @@ def test_several_labels_by_separator_and_by_list(tmp_path):
 
 def test_a_class_in_brackets_is_a_class(tmp_path):
     assert read_rows(written(tmp_path, "a.tsv", "text\tlabel\none\t[other]\n")).labels == ["[other]"]
+
+
+def test_lists_as_python_writes_them(tmp_path):
+    path = written(
+        tmp_path, "a.csv", "text,label\none,\"['x', 'it\\'s, y']\"\ntwo,[]\nthree,\"('x',)\"\nfour,\"[1, 2.5,]\"\n"
+    )
+    assert read_rows(path).labels == [("x", "it's, y"), (), ("x",), ("1", "2.5")]
+    assert read_rows(path, label_separator=",").labels == [("x", "it's, y"), (), ("x",), ("1", "2.5")]
+    marked = written(tmp_path, "b.tsv", "text\tlabel\none\t[a]|[b]\ntwo\t[a]\nthree\t(no, one)\n")
+    assert read_rows(marked, label_separator="|").labels == [("[a]", "[b]"), ("[a]",), ("(no, one)",)]
+
+
+@pytest.mark.parametrize("cell", ["['x' 'y']", "[x, y]", "['x', ['y']]", "['x', None]", "['x', __import__('os')]"])
+def test_a_list_that_cannot_be_read_is_no_class(tmp_path, cell):
+    path = written(tmp_path, "a.tsv", f"text\tlabel\none\t{cell}\ntwo\t{cell}\nthree\t[]\n")
+    with pytest.raises(ValueError, match=r"a.tsv, line 2: the label .* label_separator="):
+        read_rows(path)
+    path = written(tmp_path, "b.tsv", f"text\tlabel\none\t{cell}\ntwo\t['x']\nthree\t[]\n")
+    rows = read_rows(path)
+    assert rows.labels == [("x",), ()] and rows.report.reasons == {"label is a broken list": 1}
+
+
+def test_deep_brackets_are_a_broken_label(tmp_path):
+    deep = "[" * 100_000 + "]" * 100_000
+    rows = read_rows(written(tmp_path, "a.tsv", f"text\tlabel\none\t{deep}\ntwo\t['x']\n"))
+    assert rows.labels == [("x",)] and len(rows.report.dropped) == 1
+
+
+def test_numbers_never_merge_classes():
+    """A class called 1 stands at place 0: a number that is no name is no place either."""
+    stars = ["1", "2", "3", "4", "5"]
+    assert [find_class(star, stars, "Row 1") for star in range(1, 6)] == [0, 1, 2, 3, 4]
+    for names in (stars, ["1.0", "2.0"], ["10", "20"], ["other", "0"]):
+        with pytest.raises(ValueError, match="Row 7 has the unknown label 1|Row 7 has the unknown label 0.*are names"):
+            [find_class(place, names, "Row 7") for place in range(len(names))]
+    assert [find_class(place, ["weather", "911"], "Row 1") for place in (0, 1)] == [0, 1]
+    assert [find_class(truth, ["1", "0"], "Row 1") for truth in (False, True)] == [1, 0]
 
 
 def test_numbers(tmp_path):

@@ -1,10 +1,14 @@
-"""What the commands that read labelled texts share: their flags, and the rows that these describe.
+"""What the commands that read files share: their flags, the rows that these describe, and plain lines.
 
 Takes parsed arguments, gives `Rows`. A room of its own because `finetune` and `evaluate` must read the same file in the
-same way.
+same way, and so must `predict` and `generate`.
 """
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+from keras_bert.cli.words import note
 
 
 def add_data_arguments(group) -> None:
@@ -16,6 +20,7 @@ def add_data_arguments(group) -> None:
     group.add_argument(
         "--glue", metavar="TASK", help="read official GLUE files instead, such as SST-2; DATA is their directory"
     )
+    group.add_argument("--aspects", choices=("terms", "categories"), help="which of SemEval's XML (default: terms)")
 
 
 def read_labelled(arguments, path: str | Path, split: str, *, numeric: bool = False):
@@ -33,3 +38,30 @@ def read_columns(arguments, *names: str) -> dict:
     """The columns that were named, as numbers where they are numbers; those that were not are left out."""
     given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     return {name: int(column) if column.isdigit() else column for name, column in given.items()}
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a file, blank ones too. A line ends at a newline alone: U+2028 and others stand within texts."""
+    lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    lines = [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
+    blank = [str(number) for number, line in enumerate(lines, 1) if not line.strip()]
+    if blank and len(blank) < len(lines):
+        shown = ", ".join(blank[:10]) + (f" and {len(blank) - 10:,} more" if len(blank) > 10 else "")
+        note(f"line{'s' * (len(blank) > 1)} {shown} of {path}: blank, so without an answer (null in JSON).")
+    return lines
+
+
+def answer_filled(texts: Sequence, ask: Callable[[list], Sequence]) -> list[Any]:
+    """The answers to texts, and None for those that are blank: as many as there are texts.
+
+    Example:
+        >>> answer_filled(["a", "", "b"], lambda texts: [text.upper() for text in texts])
+        ['A', None, 'B']
+    """
+    answers = iter(ask([text for text in texts if not is_blank(text)]))
+    return [None if is_blank(text) else next(answers) for text in texts]
+
+
+def is_blank(text: Any) -> bool:
+    """Whether this is a line with nothing in it."""
+    return isinstance(text, str) and not text.strip()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from keras_bert.cli.data import add_data_arguments
 from keras_bert.cli.sentence_tasks import add_label_arguments, open_task
+from keras_bert.cli.task_flags import check_flags
 from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
 from keras_bert.whole_files import write_whole
@@ -25,6 +26,7 @@ def add(commands) -> None:
 def run(arguments) -> dict:
     """How good a fine-tuned model is on labelled texts."""
     task = open_task(arguments)
+    check_flags(arguments, task.name)
     kind = getattr(task, "kind", None)
     rows = find_task(task.name).read(arguments, arguments.data, arguments.split, kind)
     report = task.evaluate(rows)

@@ -9,17 +9,17 @@ import sys
 from pathlib import Path
 
 from keras_bert.cli.data import add_data_arguments
+from keras_bert.cli.task_flags import check_flags
 from keras_bert.cli.tasks import TASKS, find_kind, find_task
-from keras_bert.cli.words import add_command
+from keras_bert.cli.words import add_command, note
 from keras_bert.config import POOLINGS
 
 RECIPES = ("standard", "few_sample", "frozen", "lora", "bitfit")
-_POOLED = ("classification", "intent_slots", "aspect")
 
 
 def add(commands) -> None:
     """The command and its arguments."""
-    example = "train.tsv sentiment/ --validation dev.tsv --text sentence --recipe standard"
+    example = "train.tsv sentiment/ --validation dev.tsv --recipe standard"
     command = add_command(commands, "finetune", run, example=example)
     command.add_argument(
         "data",
@@ -30,7 +30,11 @@ def add(commands) -> None:
     command.add_argument("output", type=Path, help="the model directory to write")
     command.add_argument("--model", default="all-MiniLM-L6-v2", help="pretrained weights (default: %(default)s)")
     command.add_argument("--task", choices=tuple(TASKS), default="classification", help="default: %(default)s")
-    command.add_argument("--kind", choices=("single_label", "multi_label", "regression"), help="found from the labels")
+    command.add_argument(
+        "--kind",
+        choices=("single_label", "multi_label", "regression"),
+        help="of classification (default: found from the labels; numbers with fractions are regression)",
+    )
     command.add_argument(
         "--score-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of similarity, such as 0 5"
     )
@@ -41,7 +45,15 @@ def add(commands) -> None:
     )
     command.add_argument("--head", choices=("softmax", "crf"), help="of a tagger (default: softmax)")
     command.add_argument(
-        "--validation", metavar="FILE", help="more of it to measure on; without it a tenth is held out"
+        "--negative-label",
+        metavar="LABEL",
+        help="of relations: texts with none of them, which F1 leaves out (default: Other, no_relation, NA or none, "
+        "where there is one; '' counts every label)",
+    )
+    command.add_argument(
+        "--validation",
+        metavar="FILE",
+        help="more of it to measure on; without it a tenth is held out, in whole sentences and contexts",
     )
     add_data_arguments(command.add_argument_group("data"))
     group = command.add_argument_group("training")
@@ -74,17 +86,14 @@ def run(arguments) -> dict:
 
     if arguments.average and len(arguments.seeds or ()) == 1:
         raise ValueError(f"--average with --seeds {arguments.seeds[0]}: expected two or more runs to average.")
-    if arguments.pooling is not None and arguments.task not in _POOLED:
-        raise ValueError(f"--pooling is for --task {', '.join(_POOLED)}, not for {arguments.task}; leave it out.")
+    check_flags(arguments, arguments.task)
     keep_freed_memory()
     commands = find_task(arguments.task)
-    train, validation = _read(arguments, commands)
-    task = commands.make(arguments, train)
+    rows, train, validation = _read(arguments, commands)
+    task = commands.make(arguments, rows)
     names = ("learning_rate", "epochs", "steps", "batch_size")
     changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     if arguments.label_smoothing is not None:
-        if arguments.task != "seq2seq":
-            raise ValueError(f"--label-smoothing is for --task seq2seq, not for {arguments.task}; leave it out.")
         changes["label_smoothing"] = arguments.label_smoothing
     if arguments.seeds:
         changes["seeds"] = tuple(arguments.seeds)
@@ -114,15 +123,19 @@ def run(arguments) -> dict:
 
 
 def _read(arguments, commands):
-    """Training data, and what to measure on."""
+    """All rows, which name the classes; those to train on, and those to measure on."""
     kind = find_kind(arguments, None) if arguments.task == "classification" else None
     rows = commands.read(arguments, arguments.data, "train", kind)
+    if kind == "single_label" and find_kind(arguments, rows) == "regression":
+        note("the labels are numbers with fractions, so this is regression; --kind single_label makes classes of them.")
+        kind = "regression"
+        rows = commands.read(arguments, arguments.data, "train", kind)
     _say(arguments, str(rows.report))
     if arguments.glue or arguments.validation:
-        return rows, commands.read(arguments, arguments.validation or arguments.data, "dev", kind)
+        return rows, rows, commands.read(arguments, arguments.validation or arguments.data, "dev", kind)
     train, validation = commands.hold_out(rows)
     _say(arguments, f"no --validation: {len(validation):,} of {len(rows):,} rows are held out to measure on")
-    return train, validation
+    return rows, train, validation
 
 
 def _say(arguments, words):

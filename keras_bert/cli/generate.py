@@ -4,6 +4,7 @@ import json
 import sys
 from pathlib import Path
 
+from keras_bert.cli.data import answer_filled, is_blank, read_lines
 from keras_bert.cli.words import add_command
 from keras_bert.whole_files import write_whole
 
@@ -16,7 +17,9 @@ def add(commands) -> None:
     command.add_argument("model", help="a directory that finetune --task seq2seq wrote, or any with an MLM head")
     command.add_argument("texts", nargs="*", help="texts to write from")
     command.add_argument(
-        "--file", type=Path, help="a file with a text a line; tabs stand between the turns of a dialogue"
+        "--file",
+        type=Path,
+        help="a file with a text a line; tabs stand between the turns of a dialogue. A blank line has no answer (null)",
     )
     command.add_argument("--output", type=Path, help="write a line of JSON for each text here")
     command.add_argument("--stream", action="store_true", help="print each text as it is written")
@@ -41,12 +44,12 @@ def run(arguments) -> dict:
     decoding = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
     if arguments.stream:
         return _stream(arguments, task, texts, decoding)
-    answers = task.generate(texts, **decoding)
+    answers = answer_filled(texts, lambda filled: task.generate(filled, **decoding))
     if arguments.output is not None:
         return _write(arguments, texts, answers)
     if arguments.json:
         return {"texts": texts, "answers": answers}
-    return {_shown(text): answer for text, answer in zip(texts, answers, strict=True)}
+    return {_shown(text): answer for text, answer in zip(texts, answers, strict=True) if not is_blank(text)}
 
 
 def _open(model):
@@ -69,9 +72,9 @@ def _open(model):
 def _texts(arguments):
     texts = list(arguments.texts)
     if arguments.file is not None:
-        lines = arguments.file.read_text(encoding="utf-8").splitlines()
-        texts += [line.split("\t") if "\t" in line else line for line in lines if line.strip()]
-    if not texts:
+        lines = read_lines(arguments.file)
+        texts += [line if is_blank(line) or "\t" not in line else line.split("\t") for line in lines]
+    if all(map(is_blank, texts)):
         raise ValueError("There is no text; pass some after the model, or a file with --file.")
     return texts
 
@@ -80,7 +83,7 @@ def _stream(arguments, task, texts, decoding):
     if arguments.json or arguments.output is not None:
         raise ValueError("--stream prints texts as they come; leave out --json and --output.")
     for text in texts:
-        for piece in task.stream(text, **decoding):
+        for piece in () if is_blank(text) else task.stream(text, **decoding):
             sys.stdout.write(piece)
             sys.stdout.flush()
         sys.stdout.write("\n")

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from keras_bert.cli.data import answer_filled, is_blank, read_lines
 from keras_bert.cli.sentence_tasks import add_label_arguments, open_task
 from keras_bert.cli.tasks import find_task
 from keras_bert.cli.words import add_command
@@ -17,7 +18,8 @@ def add(commands) -> None:
     command.add_argument(
         "--input",
         type=Path,
-        help="a file with a text a line; a tab stands before the second of a pair, a question's context, a choice",
+        help="a file with a text a line; a tab stands before the second of a pair, a question's context, a choice. A "
+        "blank line has no answer (null), so that answers stand beside their lines",
     )
     add_label_arguments(command)
     command.add_argument("--output", type=Path, help="write a line of JSON for each text here")
@@ -27,24 +29,26 @@ def run(arguments) -> dict:
     """The answers of a fine-tuned model."""
     texts, task = _texts(arguments), open_task(arguments)
     commands = find_task(task.name)
-    answers = [commands.plain(answer) for answer in commands.ask(task, texts)]
+    answers = answer_filled(texts, lambda filled: [commands.plain(answer) for answer in commands.ask(task, filled)])
     if arguments.output is not None:
         lines = [{"text": text, "answer": answer} for text, answer in zip(texts, answers, strict=True)]
         write_whole(arguments.output, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
         return {"output": str(arguments.output), "texts": len(texts)}
     if arguments.json:
         return {"texts": texts, "answers": answers}
-    return {_shown(text): commands.words(answer) for text, answer in zip(texts, answers, strict=True)}
+    return {
+        _shown(text): commands.words(answer) for text, answer in zip(texts, answers, strict=True) if not is_blank(text)
+    }
 
 
 def _texts(arguments):
     texts = list(arguments.texts)
     if arguments.input is not None:
-        lines = arguments.input.read_text(encoding="utf-8").splitlines()
-        texts += [tuple(line.split("\t", 1)) if "\t" in line else line for line in lines if line.strip()]
-    if not texts:
+        lines = read_lines(arguments.input)
+        texts += [line if is_blank(line) or "\t" not in line else tuple(line.split("\t", 1)) for line in lines]
+    if all(map(is_blank, texts)):
         raise ValueError("There is no text; pass some after the model, or a file with --input.")
-    if len({isinstance(text, tuple) for text in texts}) > 1:
+    if len({isinstance(text, tuple) for text in texts if not is_blank(text)}) > 1:
         raise ValueError("Some lines are pairs and some are not; expected a tab in every line, or in none.")
     return texts
 

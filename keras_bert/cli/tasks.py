@@ -4,14 +4,18 @@ A room of its own because `finetune`, `evaluate` and `predict` ask the same ques
 in `TASKS`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from keras_bert.cli import sentence_tasks as sentences
 from keras_bert.cli.data import read_columns, read_labelled
+from keras_bert.cli.held_out import hold_out_classes, hold_out_tenth
+from keras_bert.cli.words import note
+
+_NEGATIVES = ("Other", "no_relation", "no-relation", "NA", "none")  # what data sets call texts without a relation
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class TaskCommands:
 
     Args:
         read: Takes arguments, path, split and the task's kind, gives labelled data with a `report` of what was dropped.
-        make: Takes arguments and training data, gives an untrained task.
+        make: Takes arguments and all data, of which some may be held out, gives an untrained task.
         hold_out: Takes data, gives a tenth of it apart, to measure on.
         plain: An answer as JSON can say it.
         words: That, in words.
@@ -43,7 +47,7 @@ def _read_classes(arguments, path, split, kind=None):
 
 
 def find_kind(arguments, rows) -> str:
-    """Which kind of labels there are: as the user says, as GLUE says, or several where a row has several."""
+    """Which kind of labels there are: as the user says, as GLUE says, or as the labels look."""
     if arguments.kind is not None:
         return arguments.kind
     if arguments.glue:
@@ -52,7 +56,18 @@ def find_kind(arguments, rows) -> str:
         return "regression" if glue_task(arguments.glue).kind == "regression" else "single_label"
     if rows is None:
         return "single_label"
-    return "multi_label" if any(isinstance(example.label, tuple) for example in rows) else "single_label"
+    if any(isinstance(example.label, tuple) for example in rows):
+        return "multi_label"
+    return "regression" if _are_scores(example.label for example in rows) else "single_label"
+
+
+def _are_scores(labels):
+    """Whether all labels are numbers and some have a fraction, as scores do and the numbers of classes do not."""
+    try:
+        numbers = [float(label) for label in labels]
+    except (TypeError, ValueError):
+        return False
+    return all(map(math.isfinite, numbers)) and not all(number.is_integer() for number in numbers)
 
 
 def _make_classifier(arguments, train):
@@ -68,12 +83,6 @@ def _make_classifier(arguments, train):
         sequence_length=arguments.sequence_length or 128,
         long_texts="windows" if arguments.windows else "cut",
     )
-
-
-def _hold_out_classes(rows):
-    from keras_bert.tasks.rows import stratified_split
-
-    return stratified_split(rows, 0.1, seed=0)
 
 
 def _plain_labels(answer):
@@ -153,7 +162,8 @@ def _command_words(answer):
 def _read_aspects(arguments, path, split, kind=None):
     from keras_bert.tasks.aspect_rows import read_aspects
 
-    return read_aspects(path, **read_columns(arguments, "text", "pair", "label"))
+    kind = arguments.aspects or "terms"
+    return read_aspects(path, kind=kind, **read_columns(arguments, "text", "pair", "label"))
 
 
 def _make_aspect_classifier(arguments, train):
@@ -183,8 +193,26 @@ def _read_relations(arguments, path, split, kind=None):
 def _make_relation_classifier(arguments, train):
     from keras_bert.tasks.relation import RelationClassifier
 
-    labels, length = sorted({row.label for row in train}), arguments.sequence_length or 128
-    return RelationClassifier.from_pretrained(arguments.model, labels=labels, sequence_length=length)
+    labels = sorted({row.label for row in train})
+    options = {"negative_label": _find_negative(arguments, labels), "sequence_length": arguments.sequence_length or 128}
+    return RelationClassifier.from_pretrained(arguments.model, labels=labels, **options)
+
+
+def _find_negative(arguments, labels):
+    """The label of texts without a relation: as the user says, or by its name; None where there is none."""
+    if arguments.negative_label is not None:
+        if arguments.negative_label and arguments.negative_label not in labels:
+            known = ", ".join(map(repr, labels))
+            raise ValueError(f"--negative-label {arguments.negative_label!r} is none of the labels {known}.")
+        return arguments.negative_label or None
+    by_name = {label.casefold(): label for label in labels}
+    found = next((by_name[name.casefold()] for name in _NEGATIVES if name.casefold() in by_name), None)
+    if found is not None:
+        note(
+            f"{found!r} is taken as the label of texts without a relation, which F1 leaves out; --negative-label names "
+            "another, and '' none."
+        )
+    return found
 
 
 # === Questions ===
@@ -234,43 +262,34 @@ def _make_writer(arguments, train):
 # === All ===
 
 
-def _hold_out_tenth(rows):
-    """A tenth by chance; at least one row stays on each side."""
-    if len(rows) < 2:
-        raise ValueError(f"There is {len(rows)} row; expected at least 2, or --validation with more.")
-    order = np.random.default_rng(0).permutation(len(rows))
-    count = max(1, len(rows) // 10)
-    train, validation = (tuple(rows[int(index)] for index in part) for part in (order[count:], order[:count]))
-    return type(rows)(train, rows.report), type(rows)(validation, rows.report)
-
+_whole_sentences = partial(hold_out_classes, key=lambda row: row.text, noun="sentences")
+_whole_contexts = partial(hold_out_tenth, key=lambda row: row.context, noun="contexts")
 
 TASKS = {
-    "aspect": TaskCommands(_read_aspects, _make_aspect_classifier, _hold_out_classes, _plain_polarity, _polarity_words),
-    "classification": TaskCommands(_read_classes, _make_classifier, _hold_out_classes, _plain_labels, _label_words),
-    "intent_slots": TaskCommands(_read_commands, _make_assistant, _hold_out_tenth, _plain_command, _command_words),
+    "aspect": TaskCommands(_read_aspects, _make_aspect_classifier, _whole_sentences, _plain_polarity, _polarity_words),
+    "classification": TaskCommands(_read_classes, _make_classifier, hold_out_classes, _plain_labels, _label_words),
+    "intent_slots": TaskCommands(_read_commands, _make_assistant, hold_out_tenth, _plain_command, _command_words),
     "multiple_choice": TaskCommands(
         sentences.read_choice_rows,
         sentences.make_chooser,
-        _hold_out_tenth,
+        _whole_contexts,
         sentences.plain_choices,
         sentences.choice_words,
         sentences.choose,
     ),
-    "question_answering": TaskCommands(_read_questions, _make_answerer, _hold_out_tenth, _plain_answer, _answer_words),
-    "relation": TaskCommands(
-        _read_relations, _make_relation_classifier, _hold_out_classes, _plain_labels, _label_words
-    ),
-    "seq2seq": TaskCommands(_read_generation, _make_writer, _hold_out_tenth, str, str),
+    "question_answering": TaskCommands(_read_questions, _make_answerer, _whole_contexts, _plain_answer, _answer_words),
+    "relation": TaskCommands(_read_relations, _make_relation_classifier, hold_out_classes, _plain_labels, _label_words),
+    "seq2seq": TaskCommands(_read_generation, _make_writer, hold_out_tenth, str, str),
     "similarity": TaskCommands(
         sentences.read_pairs,
         sentences.make_embedder,
-        _hold_out_tenth,
+        hold_out_tenth,
         sentences.plain_vector,
         sentences.vector_words,
         sentences.embed,
     ),
-    "tagging": TaskCommands(_read_tags, _make_tagger, _hold_out_tenth, _plain_entities, _entity_words),
-    "zero_shot": TaskCommands(_read_classes, sentences.make_zero_shot, _hold_out_classes, _plain_labels, _label_words),
+    "tagging": TaskCommands(_read_tags, _make_tagger, hold_out_tenth, _plain_entities, _entity_words),
+    "zero_shot": TaskCommands(_read_classes, sentences.make_zero_shot, hold_out_classes, _plain_labels, _label_words),
 }
 
 

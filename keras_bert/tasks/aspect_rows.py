@@ -1,4 +1,4 @@
-"""SemEval-2014's XML, TSV and JSONL → rows of sentence, aspect and polarity, and a report of what was not used.
+"""SemEval's XML, TSV and JSONL → rows of sentence, aspect and polarity, and a report of what was not used.
 
 Takes paths, gives `Rows` whose examples have the aspect as their second text; those from XML know where it stands. A
 room beside `rows.py`, because one sentence here makes a row for each of its aspects. XML comes from anywhere: a
@@ -18,7 +18,9 @@ from keras_bert.tasks.rows import read_rows
 KINDS = ("terms", "categories")
 CONFLICT = "conflict"  # a sentence that says good and bad of one aspect
 
+# The elements and their attributes: in 2014 a list of terms and one of categories, later opinions with both.
 _ELEMENTS = {"terms": ("aspectTerm", "term"), "categories": ("aspectCategory", "category")}
+_OPINION = {"terms": "target", "categories": "category"}
 
 
 @dataclass(frozen=True)
@@ -42,9 +44,10 @@ def read_aspects(
     """Reads sentences with aspects and polarities, and reports every row that cannot be used.
 
     Args:
-        path_or_paths: One file or several: SemEval-2014's `.xml`; or `.tsv`, `.csv`, `.jsonl`, `.json` with a row for
-            each aspect.
-        kind: Of XML: `"terms"` (words of the sentence) or `"categories"` (food, service …).
+        path_or_paths: One file or several: the `.xml` of SemEval-2014, 2015 or 2016; or `.tsv`, `.csv`, `.jsonl`,
+            `.json` with a row for each aspect.
+        kind: Of XML: `"terms"` (words of the sentence) or `"categories"` (food, service …). Opinions of 2015 and 2016
+            that name no term are dropped with the terms and counted, and so is what a sentence says twice.
         conflict: Whether to `"drop"` rows with the polarity `conflict`, which are few and usually left out, or to
             `"keep"` them.
         text, pair, label: Of other files: the columns of the sentence, the aspect and the polarity, by name or by
@@ -95,6 +98,17 @@ def _from_xml(path, kind, *, has_labels) -> Iterator[tuple[int, AspectExample | 
         text = sentence.findtext("text") or ""
         for aspect in sentence.iter(element):
             yield lines[aspect], _example(text, aspect, name, lines[aspect], has_labels)
+        seen = set()  # a term is there once for each of its categories, a category once for each of its terms
+        for opinion in sentence.iter("Opinion"):
+            found = _example(text, opinion, _OPINION[kind], lines[opinion], has_labels)
+            if isinstance(found, AspectExample):
+                said = (found.pair, found.label, found.start)
+                found = "the same once more" if said in seen else found
+                seen.add(said)
+            yield lines[opinion], found
+    for review in root.iter("Review"):
+        for opinion in review.findall("Opinions/Opinion"):
+            yield lines[opinion], "opinion of a whole review"
 
 
 def _example(text, element, name, line, has_labels):
@@ -103,6 +117,8 @@ def _example(text, element, name, line, has_labels):
         return "empty text"
     if not aspect:
         return "empty aspect"
+    if name == "target" and aspect == "NULL":
+        return "opinion without a term (target NULL)"
     if has_labels and not label:
         return "missing label"
     label = label if has_labels else None

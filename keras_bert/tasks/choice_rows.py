@@ -7,11 +7,12 @@ each format writes choices in its own way (a column each, a list), and a right c
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from keras_bert.tasks.examples import RowReport
-from keras_bert.tasks.named_records import BadRow, check_text, file_list, keep_good, read_named
+from keras_bert.tasks.named_records import BadRow, NamedRecord, check_text, file_list, keep_good, read_named
+from keras_bert.tasks.tables import find_format
 
 _NUMBERED = re.compile(r"(?:ending|choice)[_-]?(\d+)")
 
@@ -62,7 +63,8 @@ def read_choices(
     Args:
         paths: One file or several: `.csv`, `.tsv`, `.jsonl`, `.json`, each also with `.gz`.
         context: The column of the context; `None` is `context`, or SWAG's.
-        label: The column of the right choice: its number from 0, or its text; `None` reads questions without answers.
+        label: The column of the right choice: its number from 0, or its text; `None` reads questions without answers. A
+            table says both in the same way: its labels are numbers where every one of them could be one.
         strict: Raises at the first bad row instead of reporting it.
 
     Example:
@@ -81,10 +83,12 @@ def read_choices(
             "context= or label= one of these (label=None where there is none)."
         )
 
+    if label is not None:
+        of_files = ([record for record in records if record.path == path] for path in dict.fromkeys(files))
+        records = [record for part in of_files for record in _settle_labels(part, label, context)]
+
     def make(cells, line):
-        before, choices = _context(cells, context), _check_choices(_choices(cells))
-        beginning = cells.get("sent2", "") if context is None and "sent1" in cells else ""
-        choices = tuple(f"{beginning} {choice}".strip() for choice in choices)
+        before, choices = _context(cells, context), _choices(cells, context)
         answer = None if label is None else cells.get(label)
         if label is not None and (answer is None or answer == ""):
             raise BadRow("missing label")
@@ -140,7 +144,62 @@ def _context(cells, column):
     raise BadRow(f"no key {names[0]!r}")
 
 
-def _choices(cells):
+def _settle_labels(records: list[NamedRecord], label: str, context: str | None) -> list[NamedRecord]:
+    """The rows of one file; those of a table, where all is text, with numbers as labels where all are numbers.
+
+    Choices may be numbers themselves, and a label then the text of one: it is where some label is no choice's number.
+    """
+    if not records or find_format(records[0].path) not in ("csv", "tsv"):
+        return records
+    read = [_read_label(record.cells, label, context) for record in records]
+    labels = [reading for reading in read if reading is not None]
+    if all(reading.number is not None for reading in labels):
+        return [
+            record if reading is None else replace(record, cells={**record.cells, label: reading.number})
+            for record, reading in zip(records, read, strict=True)
+        ]
+    if all(reading.text is not None for reading in labels) or not all(reading.is_numeric for reading in labels):
+        return records
+    fault = "label is the number of one choice and the text of another"
+    return [
+        replace(record, problem=fault) if reading is not None and reading.is_unclear else record
+        for record, reading in zip(records, read, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Label:
+    """A label in both of its meanings: as the number of a choice and as the text of one."""
+
+    is_numeric: bool
+    number: int | None
+    text: int | None
+
+    @property
+    def is_unclear(self) -> bool:
+        return None not in (self.number, self.text) and self.number != self.text
+
+
+def _read_label(cells, label, context):
+    answer = cells.get(label, "").strip()
+    try:
+        choices = _choices(cells, context)
+    except BadRow:
+        return None
+    if not answer:
+        return None
+    is_numeric = re.fullmatch("[0-9]{1,9}", answer) is not None
+    number = int(answer) if is_numeric and int(answer) < len(choices) else None
+    return _Label(is_numeric, number, choices.index(answer) if answer in choices else None)
+
+
+def _choices(cells, context):
+    """The choices of a row; of SWAG's with their beginning."""
+    beginning = cells.get("sent2", "") if context is None and "sent1" in cells else ""
+    return tuple(f"{beginning} {choice}".strip() for choice in _check_choices(_find_choices(cells)))
+
+
+def _find_choices(cells):
     if "choices" in cells:
         if not isinstance(cells["choices"], list):
             raise BadRow("choices is no list")

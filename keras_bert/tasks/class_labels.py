@@ -4,6 +4,7 @@ Takes what a user calls labels, gives names, numbers and weights. A room of its 
 needs the same checks.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -12,6 +13,8 @@ import numpy as np
 from keras_bert.tasks.label_statistics import class_weights
 
 KINDS = ("single_label", "multi_label", "regression")
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
 
 
 @overload
@@ -38,7 +41,10 @@ def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | N
 
 
 def find_class(label: Any, labels: Sequence[str], place: str) -> int:
-    """The class of a label: its name, or its number where no class has that name.
+    """The class of a label: its name, or its place among the classes where these are not named by numbers.
+
+    Each label is read by itself, so what numbers mean may hang on the classes alone. Where it went by the label, the
+    stars 0 to 4 of classes named 1 to 5 would be 0 by place and 1 to 4 by name, and the first two one class.
 
     Example:
         >>> find_class("good", ["bad", "good"], "Row 1"), find_class(0, ["bad", "good"], "Row 2")
@@ -46,10 +52,24 @@ def find_class(label: Any, labels: Sequence[str], place: str) -> int:
     """
     if str(label) in labels:
         return labels.index(str(label))
-    if isinstance(label, (int, np.integer)) and 0 <= label < len(labels):
-        return int(label)
     known = ", ".join(map(repr, labels[:10])) + (" …" if len(labels) > 10 else "")
-    raise ValueError(f"{place} has the unknown label {label!r}; the classes are {known}.")
+    unknown = f"{place} has the unknown label {label!r}; the classes are {known}."
+    if not isinstance(label, (int, np.integer)):
+        raise ValueError(unknown)
+    number = int(label)
+    if _are_numbers(labels):
+        if str(number) in labels:  # of True or False
+            return labels.index(str(number))
+        raise ValueError(f"{unknown} Where classes are named by numbers, numbers are names and no places: pass names.")
+    if not 0 <= number < len(labels):
+        raise ValueError(unknown)
+    return number
+
+
+def _are_numbers(labels):
+    """Whether a number could be meant as a class's name: all names are numbers, or one is a number and a place."""
+    numbers = [float(name) for name in labels if _NUMBER.fullmatch(name)]
+    return len(numbers) == len(labels) or any(0 <= number < len(labels) for number in numbers)
 
 
 def weigh_classes(

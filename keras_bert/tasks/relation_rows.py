@@ -1,4 +1,4 @@
-"""SemEval's files, TSV, JSONL and lists → `RelationRows`: marked texts with relations, and what was dropped.
+"""SemEval's and TACRED's files, tables and lists → `RelationRows`: marked texts with relations, and what was dropped.
 
 Takes paths, or texts and labels as they are handed to `fit`; gives a sequence of `RelationExample` with `.report`. A
 room beside `rows.py`, because a text here has two places in it, which may be wrong in ways of their own.
@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 from keras_bert.tasks.examples import Dropped, RowReport
@@ -18,6 +19,9 @@ Column = str | int
 
 _NUMBERED = re.compile(r"\s*(\d+)\s+(.*\S)\s*")
 _QUOTED = re.compile('"(.*)"')
+_TACRED_ENDS = ("subj_start", "subj_end", "obj_start", "obj_end")
+# TACRED writes brackets as treebanks do, and no model has seen them so.
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 # === Values ===
 
@@ -85,7 +89,9 @@ def read_relations(
 
     SemEval-2010's files have a number and a quoted text, in the next line the relation and in another a comment;
     without relations these may come from a file of keys. TSV, CSV and JSONL have a row a text: the text with `<e1>` and
-    `<e2>` around the entities, or a plain text and two more columns with the places, `4 9` (in JSON `[4, 9]`).
+    `<e2>` around the entities, or a plain text and two more columns with the places, `4 9` (in JSON `[4, 9]`). TACRED's
+    JSON has words (`token`), the first and the last of both entities (`subj_start`, `subj_end`, `obj_start`, `obj_end`)
+    and a `relation`: the subject is the first entity, and spaces stand between the words.
 
     Args:
         path_or_paths: One file or several: SemEval's `.txt`, `.tsv`, `.csv`, `.jsonl`, `.json`, gzipped or not.
@@ -212,19 +218,41 @@ def _locate(header, columns, path):
 
 
 def _row(record, columns) -> RelationExample | str:
+    if isinstance(record.cells, dict) and "token" in record.cells and columns["text"] not in record.cells:
+        return _tacred_row(record.cells, columns["label"], record.line)
     cells = {key: _cell(record.cells, column) for key, column in columns.items()}
     text, label = cells["text"], cells["label"]
     if text is None:
         return "too few columns" if isinstance(record.cells, list) else f"no key {columns['text']!r}"
     if not isinstance(text, str):
         return "text is no string"
-    if columns["label"] is not None and (not isinstance(label, str | int) or not str(label).strip()):
-        return "missing label"
     spans = cells["first"], cells["second"]
     marked = parse_tags(text) if spans == (None, None) else make_marked(text, *spans)
+    return _labelled(marked, label, record.line, has_label=columns["label"] is not None)
+
+
+def _tacred_row(cells, column, line) -> RelationExample | str:
+    """A row with words, and the first and the last word of both entities."""
+    words, ends = cells["token"], [cells.get(name) for name in _TACRED_ENDS]
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return "token is no list of words"
+    if not all(type(end) is int for end in ends):
+        return "an entity is no (start, end)"
+    if not all(0 <= end < len(words) for end in ends):
+        return "an entity lies outside of the text"
+    words = [str(_BRACKETS.get(word, word)) for word in words]
+    starts = [0, *accumulate(len(word) + 1 for word in words)]
+    spans = [(starts[begin], starts[last + 1] - 1) for begin, last in (ends[:2], ends[2:])]
+    label = cells.get("relation" if column == "label" and column not in cells else column)
+    return _labelled(make_marked(" ".join(words), *spans), label, line, has_label=column is not None)
+
+
+def _labelled(marked, label, line, *, has_label) -> RelationExample | str:
+    if has_label and (not isinstance(label, str | int) or not str(label).strip()):
+        return "missing label"
     if isinstance(marked, str):
         return marked
-    return RelationExample(marked, None if label is None else str(label).strip(), record.line)
+    return RelationExample(marked, None if label is None else str(label).strip(), line)
 
 
 def _cell(cells, column):

@@ -5,6 +5,7 @@ its own because every task reads its data here, and none may lose a row without 
 what follows reading (`label_statistics.py`: splits, class weights, counts) are offered from here too.
 """
 
+import ast
 import json
 import math
 import os
@@ -32,6 +33,14 @@ __all__ = [
 Column = str | int
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+# A list as Python prints it, of strings and numbers alone: two strings without a comma between them, as NumPy prints
+# them, would be one string to Python.
+_ESCAPE = r"""\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4})"""
+_ITEM = rf"""(?:'(?:[^'\\\n\0]|{_ESCAPE})*'|"(?:[^"\\\n\0]|{_ESCAPE})*"|[+-]?\d+(?:\.\d*)?)"""
+_ITEMS = rf"\s*{_ITEM}\s*(?:,\s*{_ITEM}\s*)*"
+_PYTHON_LIST = re.compile(rf"\[(?:\s*|{_ITEMS},?\s*)\]|\((?=[^,]*,){_ITEMS},?\s*\)")
+_BROKEN_LIST = "label is a broken list"
 
 
 # === Reading ===
@@ -65,7 +74,7 @@ def read_rows(
         format: `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; None goes by the file's ending.
         delimiter: What stands between the cells of a CSV file, if it is no comma.
         label_separator: What stands between the labels of one row (`"|"`): labels are then tuples, and an empty cell is
-            a row without any label. A JSON list as label gives a tuple without this.
+            a row without any label. A list as label, as JSON or Python writes it, gives a tuple without this.
         numeric: Labels are numbers (regression).
         allowed_labels: The labels that may occur; a row with another is dropped and named.
         keep_empty: Keeps rows with an empty text, for files in which every row needs an answer.
@@ -100,6 +109,7 @@ def read_rows(
                 dropped.append(Dropped(found, path, record.line))
                 _refuse(dropped, strict)
     kept = _of_one_kind(kept, dropped, strict)
+    _check_lists(kept, dropped)
     report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
     if not kept:
         raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
@@ -123,6 +133,16 @@ def _of_one_kind(kept: list[tuple[str, Example]], dropped: list[Dropped], strict
             dropped.append(Dropped("label is no list, as in other rows", path, example.row))
             _refuse(dropped, strict)
     return [(path, example) for path, example in kept if not isinstance(example.label, str)]
+
+
+def _check_lists(kept: list[tuple[str, Example]], dropped: list[Dropped]) -> None:
+    """A broken list is a bad row; where most are broken, the file has lists in a form of its own."""
+    broken = [drop for drop in dropped if drop.reason == _BROKEN_LIST]
+    if len(broken) > sum(isinstance(example.label, tuple) and example.label != () for _, example in kept):
+        raise ValueError(
+            f"{broken[0].path}, line {broken[0].line}: the label looks like a list and cannot be read as one, as in "
+            f"{len(broken):,} rows; expected ['a', 'b'], with quotes and commas, or a|b with label_separator='|'."
+        )
 
 
 # === Columns ===
@@ -227,22 +247,20 @@ class _LabelReader:
         if isinstance(value, dict):
             return None, "label is no string, number or list"
         label = self._classes(value)
+        if label is None:
+            return None, _BROKEN_LIST
         unknown = self.allowed is not None and not self.allowed.issuperset(_strings(label))
         return label, "unknown label" if unknown else None
 
-    def _classes(self, value: object) -> str | tuple[str, ...]:
+    def _classes(self, value: object) -> str | tuple[str, ...] | None:
+        """A class, or several; None for what looks like a list and is none."""
         if isinstance(value, str):
-            value = value.strip()
-            if value.startswith("[") and value.endswith("]"):
-                try:
-                    value = json.loads(value)
-                except ValueError:
-                    return value  # a class such as [other]
-            elif self.separator is not None:
+            value = _parse_list(value.strip())
+            if isinstance(value, str) and self.separator is not None:
                 return tuple(dict.fromkeys(part.strip() for part in value.split(self.separator) if part.strip()))
         if isinstance(value, list):
             return tuple(dict.fromkeys(_word(part) for part in value))
-        return _word(value)
+        return None if value is None else _word(value)
 
     @staticmethod
     def _number(value: Any) -> tuple[float | None, str | None]:
@@ -251,6 +269,20 @@ class _LabelReader:
         except (TypeError, ValueError):
             return None, "label is no number"
         return (number, None) if math.isfinite(number) else (None, "label is no number")
+
+
+def _parse_list(cell: str) -> str | list | None:
+    """The list that a cell holds, or the cell where it holds none (a class such as [other]); None for a broken one."""
+    if cell.startswith("["):
+        try:
+            return json.loads(cell)
+        except (ValueError, RecursionError):
+            pass
+    if _PYTHON_LIST.fullmatch(cell):
+        items = re.findall(_ITEM, cell)
+        return [ast.literal_eval(item) if item[0] in "'\"" else item for item in items]
+    is_broken = cell.startswith("[") and cell.endswith("]") and (cell.startswith("[[") or set(cell) & set("\"',"))
+    return None if is_broken else cell
 
 
 def _word(value: object) -> str:

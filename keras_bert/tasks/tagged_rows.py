@@ -98,7 +98,8 @@ def read_tagged(
     A CoNLL file has a word and its tag a line, between them tabs or spaces, and a blank line between sentences;
     `-DOCSTART-` lines and comments are left out. A JSONL file has an object a line, with words and tags or with a text
     and its entities: `{"tokens": ["Ada", "ran"], "tags": ["B-PER", "O"]}` or `{"text": "Ada ran", "entities":
-    [{"start": 0, "end": 3, "label": "PER"}]}`.
+    [{"start": 0, "end": 3, "label": "PER"}]}`. Of Prodigy's files, whose tokens are objects, the text and its `spans`
+    count; what was not accepted there is dropped.
 
     Args:
         path_or_paths: One file or several, gzipped or not. What does not end in .jsonl, .ndjson or .json is CoNLL.
@@ -183,12 +184,23 @@ def _json(path, format, text, label, splitting):
         if not isinstance(record.cells, dict):
             yield record.line, record.problem or "not a JSON object"
             continue
-        keys = _key(record.cells, text, _TEXT_KEYS), _key(record.cells, label, _LABEL_KEYS)
+        cells = record.cells
+        if text is None and _is_prodigy(cells):
+            if cells.get("answer", "accept") != "accept":
+                yield record.line, f"answer is {str(cells['answer'])[:20]!r}"
+                continue
+            cells = {"text": cells["text"], "spans": [], **{key: cells[key] for key in _LABEL_KEYS if key in cells}}
+        keys = _key(cells, text, _TEXT_KEYS), _key(cells, label, _LABEL_KEYS)
         if None in keys:
             yield record.line, "no key " + " or ".join(map(repr, (_TEXT_KEYS, _LABEL_KEYS)[keys.index(None)]))
             continue
-        cells = (record.cells[key] for key in keys)
-        yield record.line, make_example(*cells, row=record.line, splitting=splitting)
+        yield record.line, make_example(*(cells[key] for key in keys), row=record.line, splitting=splitting)
+
+
+def _is_prodigy(cells):
+    tokens = cells.get("tokens")
+    has_objects = isinstance(tokens, list) and any(isinstance(token, dict) for token in tokens)
+    return has_objects and isinstance(cells.get("text"), str)
 
 
 def _key(cells, asked, known):

@@ -9,8 +9,8 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from keras_bert.training.layerwise import finetuning_optimizer
 from keras_bert.training.mixout import MixoutModel
 from keras_bert.training.recipes import RECIPES, Recipe
 from keras_bert.training.resume import SaveState, restore_state
+from keras_bert.training.same_run import batch_part, check_same_run, loss_part, model_parts, note_kept, note_parts
 from keras_bert.training.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.training.training_model import TrainingModel
 from keras_bert.training.weight_averaging import RunWeights, average_runs
@@ -36,13 +37,40 @@ _STEPS_THAT_PAY_FOR_XLA = 150
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one seed."""
+    """What became of one seed.
+
+    Args:
+        seed: The seed.
+        score: The best score.
+        degenerate: Whether the model gives every text the same answer.
+        steps: How many it took.
+        seconds: How long.
+        epochs: How many times through the data that is, and `planned_epochs` how many the recipe asks for.
+        best_epoch: The number of the measurement, as in the history, whose weights were the best.
+        stopped_early: Whether it ended because nothing was gained any more (`Recipe.patience`).
+        reused: Whether it had ended before, and was taken from its directory.
+    """
 
     seed: int
     score: float
     degenerate: bool
     steps: int
     seconds: float
+    epochs: float | None = None
+    planned_epochs: float | None = None
+    best_epoch: int | None = None
+    stopped_early: bool = False
+    reused: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        words = [f"{self.steps} steps, {self.seconds:.0f} s"]
+        if self.stopped_early:
+            words.append(f"stopped early after {self.epochs:.3g} of {self.planned_epochs:.3g} epochs")
+        if self.degenerate:
+            words.append("degenerate: one class for every text")
+        if self.reused:
+            words.append("had ended before: taken from its directory")
+        return "   ".join(words)
 
 
 @dataclass(frozen=True)
@@ -100,11 +128,7 @@ class FinetuneReport:
 
     def __str__(self) -> str:
         lines = [str(self.recipe), f"{self.parameters}"]
-        lines += [
-            f"  seed {run.seed:<6} {self.metric} {run.score:.4f}   {run.steps} steps, {run.seconds:.0f} s"
-            + ("   degenerate: one class for every text" if run.degenerate else "")
-            for run in self.runs
-        ]
+        lines += [f"  seed {run.seed:<6} {self.metric} {run.score:.4f}   {run}" for run in self.runs]
         if len(self.runs) > 1:
             is_mean = len(self.averaged) > 1
             seeds = f"the mean of seeds {', '.join(map(str, self.averaged))}" if is_mean else f"seed {self.best.seed}"
@@ -114,6 +138,9 @@ class FinetuneReport:
             lines.append("  interrupted: the model is the best so far")
         elif self.best.degenerate:
             lines.append(f"  {self._advice()}")
+        if any(run.stopped_early for run in self.runs):
+            times = f"{self.recipe.patience} measurement{'s' * (self.recipe.patience != 1)}"
+            lines.append(f"  stopped early: {times} without a gain; patience=None trains to the end")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
     def _advice(self):
@@ -138,6 +165,8 @@ def finetune(
     metric: str = "score",
     chooses: bool = True,
     directory: str | os.PathLike | None = None,
+    depends_on: Callable[[], dict[str, Any]] = dict,
+    added_layers: Sequence[str] = (),
     verbose: int | str = "auto",
 ) -> tuple[keras.Model, FinetuneReport]:
     """Train a model by a recipe, once for each seed, and keep the best, or the mean of those that go together.
@@ -152,7 +181,11 @@ def finetune(
         metric: What the score is called.
         chooses: Whether the score chooses the runs that are averaged; not where it is one of training data, which all
             runs know by heart. It then only keeps degenerate runs out.
-        directory: Where the state of the run is kept; started again with it, a killed run goes on.
+        directory: Where the state of the run is kept; started again with it, a killed run goes on, and one that has
+            ended is not trained again. A directory with the state of another run is refused.
+        depends_on: Gives what else makes a run another one, such as its data, by name: words and numbers, or large
+            values, which are compared by digests. Recipe, loss, metric, model and its weights are always among it.
+        added_layers: Layers that a model has for training alone: whatever they start with, it is the same run.
         verbose: As for `fit`.
 
     Returns:
@@ -169,15 +202,19 @@ def finetune(
     learned: list = []
     best: Any = None  # the model and its history; there is at least one seed
     interrupted = False
+    parts = {} if directory is None else note_parts({**depends_on(), "metric": metric, "loss": loss_part(loss)})
     seeds, spare = list(recipe.seeds), itertools.count(max(recipe.seeds) + 1)
     restarts = recipe.restarts
     while seeds and not interrupted:
         seed = seeds.pop(0)
-        place = None if directory is None else Path(directory) / f"seed-{seed}"
         own = replace(recipe, seeds=(seed,), average=False)
         fresh = recipe.seeds[0] if recipe.average else seed  # the mean of blocks that began apart is neither of them
-        trial = _Trial(build, batches, own, loss, steps_per_epoch, measure, metric, fresh)
-        run, interrupted = trial.train(place, verbose)
+        model, state = build(seed), None
+        if directory is not None:  # before the trial changes the model: its first weights are part of which run it is
+            first = model_parts(model, added_layers) | batch_part(batches(seed, 0, 1))
+            state = (Path(directory) / f"seed-{seed}", parts | note_parts(first))
+        trial = _Trial(model, batches, own, loss, steps_per_epoch, measure, metric, fresh)
+        run, interrupted = trial.train(state, verbose)
         runs.append(run)
         if run.degenerate and restarts and not interrupted:
             restarts -= 1
@@ -193,19 +230,20 @@ def finetune(
         if measure is not None and not chooses:
             score = measure(best[0]).value
         report = replace(report, averaged=averaged, averaged_score=score)
+    if directory is not None:
+        note_kept(Path(directory), best[0], added_layers)
     return best[0], report
 
 
 class _Trial:
     """One seed: a model that is trained and measured."""
 
-    def __init__(self, build, batches, recipe, loss, steps_per_epoch, measure, metric, fresh):
-        (self.seed,), self.recipe = recipe.seeds, recipe
+    def __init__(self, model, batches, recipe, loss, steps_per_epoch, measure, metric, fresh):
+        (self.seed,), self.recipe, self.fresh = recipe.seeds, recipe, fresh
         self.steps = max(round(recipe.epochs * steps_per_epoch), recipe.steps or 0, 1)
         evaluations = recipe.evaluations or max(1, round(self.steps / steps_per_epoch))
         self.every = -(-self.steps // min(evaluations, self.steps))
         self.steps_per_epoch, self.batches, self.loss = steps_per_epoch, batches, loss
-        model = build(self.seed)
         reinitialize_top(model, recipe.reinitialize, seed=fresh)
         self.parameters = choose_trained(model, recipe)
         if recipe.mixout:
@@ -225,19 +263,22 @@ class _Trial:
         self.model.compile(optimizer, loss=loss, jit_compile=self.steps >= _STEPS_THAT_PAY_FOR_XLA)
         self.keeper = KeepBest(measure, metric=metric, patience=recipe.patience)
 
-    def train(self, place, verbose):
+    def train(self, state, verbose):
         """Train, or go on where a killed run was; gives the `Run` and whether Ctrl-C ended it."""
         start, interrupted = time.perf_counter(), False
-        finished = None if place is None else _read_result(place)
-        done, callbacks = 0, [self.keeper]
-        if place is not None:
-            _check_same_run(place, self.recipe, self.steps_per_epoch)
+        place, done, callbacks = None, 0, [self.keeper]
+        if state is not None:
+            place, parts = state
+            finished = _read_result(place)
+            self._check_same_run(place, parts, finished is not None)
             done = restore_state(self.model, place)
             self.keeper.keep_in(place, done // self.every)
             callbacks.append(SaveState(place, keep=1))
-        if finished is not None:
-            self.keeper.restore_best(self.model)
-            return finished, False
+            if finished is not None:
+                if verbose not in (0, "0"):
+                    print(f"{place} holds this run, and it has ended: not trained again. Delete it to train anew.")
+                self.keeper.restore_best(self.model)
+                return finished, False
         try:
             if not done:  # a state that is restored has such heads
                 self._fit_heads(verbose)
@@ -246,10 +287,27 @@ class _Trial:
             interrupted = True
         score = self.keeper.finish(self.model)
         steps, seconds = int(to_numpy(self.model.optimizer.iterations)), time.perf_counter() - start
-        run = Run(self.seed, score.value, score.degenerate, steps, seconds)
+        run = Run(
+            self.seed,
+            score.value,
+            score.degenerate,
+            steps,
+            seconds,
+            epochs=steps / self.steps_per_epoch,
+            planned_epochs=self.steps / self.steps_per_epoch,
+            best_epoch=self.keeper.best_epoch or None,
+            stopped_early=self.keeper.out_of_patience and steps < self.steps,
+        )
         if place is not None and not interrupted:
             _write_json(place / "result.json", asdict(run))
         return run, interrupted
+
+    def _check_same_run(self, place, parts, has_ended):
+        settings = {**asdict(self.recipe), "steps_per_epoch": self.steps_per_epoch}
+        settings["reinitialize_seed"] = None if self.recipe.reinitialize == 0 else self.fresh
+        # A state has all that a run needs, except the first weights where the run goes back to them.
+        has_state = any(place.glob("step-*")) and not (self.recipe.mixout or self.recipe.pretrained_decay)
+        check_same_run(place, settings, parts, goes_on=has_ended or has_state)
 
     def _fit_heads(self, verbose):
         steps = round(self.recipe.head_epochs * self.steps_per_epoch)
@@ -259,7 +317,7 @@ class _Trial:
             train_heads(self.model, batches, steps=steps, loss=self.loss, verbose=verbose)
 
     def _fit(self, done, callbacks, verbose):
-        if done >= self.steps:  # killed after the last step
+        if done >= self.steps or self.keeper.out_of_patience:  # killed after the last step, before the result
             return
         self.model.fit(
             self._stream(done),
@@ -279,27 +337,9 @@ class _Trial:
         return self.batches(self.seed, first, last - first + 1).skip(skip)
 
 
-def _check_same_run(place, recipe, steps_per_epoch):
-    """A state may only go on with the recipe and the amount of data that it came from."""
-    path, now = place / "recipe.json", {**asdict(recipe), "steps_per_epoch": steps_per_epoch}
-    now = json.loads(json.dumps(now))
-    if path.exists():
-        before = json.loads(path.read_text(encoding="utf-8"))
-        changed = [
-            f"{name} was {before.get(name)!r}, is {now[name]!r}" for name in now if before.get(name) != now[name]
-        ]
-        if changed:
-            raise ValueError(
-                f"{place} holds a run with other settings: {'; '.join(changed[:3])}. Delete it, choose another "
-                "directory, or use the settings that it was begun with."
-            )
-    else:
-        _write_json(path, now)
-
-
 def _read_result(place):
     path = place / "result.json"
-    return Run(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+    return Run(**json.loads(path.read_text(encoding="utf-8")) | {"reused": True}) if path.exists() else None
 
 
 def _write_json(path, value):
