@@ -1,8 +1,11 @@
 """Text in, labels out: the same face for one label, several, pairs and numbers, and the same answers after saving."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from sklearn.metrics import f1_score
 
 import keras_bert
 from keras_bert.packing import pack
@@ -114,6 +117,119 @@ def test_pairs_are_packed_as_pairs():
     packed = pack(classifier.tokenizer, [a for a, _ in pairs], [b for _, b in pairs])
     np.testing.assert_allclose(classifier.logits(pairs), classifier.model(packed)["class_logits"], atol=1e-5)
     classifier.fit(pairs * 8, ["good", "bad"] * 8, epochs=1, verbose=0)
+
+
+def pair_rows(count=16):
+    pairs = [("a good film", "the plot"), ("dull", "it was bad")] * (count // 2)
+    return pairs, LABELS[::-1] * (count // 2)
+
+
+@pytest.mark.parametrize("kind", ["single_label", "regression"])
+def test_a_model_of_pairs_takes_no_single_texts(kind, tmp_path):
+    labels = LABELS if kind == "single_label" else None
+    pairs, classes = pair_rows()
+    targets = classes if labels else [4.5, 1.0] * 8
+    classifier = new_classifier(labels=labels, kind=kind)
+    assert len(classifier.predict(["a film"])) == len(classifier.predict(pairs[:1])) == 1  # untrained, it takes both
+    assert "pairs" not in classifier._settings()
+    with pytest.raises(ValueError, match="train on pairs of texts and validate on single texts"):
+        classifier.fit(pairs, targets, validation_data=(["a good film"], targets[:1]), epochs=1, verbose=0)
+    classifier.fit(pairs, targets, epochs=1, verbose=0)
+    classifier.save(tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "keras_bert_task.json").read_text())["pairs"] is True
+    opened = [TextClassifier.load(tmp_path / "model"), TextClassifier.from_pretrained(tmp_path / "model")]
+    for model in (classifier, classifier.on_encoder(classifier.config), *opened):
+        assert model.kind == kind and len(model.predict(pairs[:2])) == 2
+        assert model.evaluate(pairs, targets).count == 16
+        for ask in (lambda: model.predict(["a text", "another"]), lambda: model.predict("a text")):  # noqa: B023
+            with pytest.raises(ValueError, match=r"single texts.* trained on pairs.*\[\(first, second\), …\]"):
+                ask()
+        with pytest.raises(ValueError, match="trained on pairs.*columns={'pair': …}"):
+            model.evaluate([first for first, _ in pairs], targets)
+    fresh = TextClassifier.from_pretrained(tmp_path / "model", labels=["a", "b"])  # with a new head
+    assert fresh.pairs is None
+
+
+def test_a_model_of_single_texts_takes_no_pairs(trained, tmp_path):
+    classifier, _ = trained
+    with pytest.raises(ValueError, match="pairs of texts.* trained on single texts"):
+        classifier.predict([("a good film", "the plot")])
+    with pytest.raises(ValueError, match="pairs of texts.* trained on single texts"):
+        classifier.evaluate(*pair_rows())
+    compiled = new_classifier()
+    compiled.compile("sgd", jit_compile=False)
+    compiled.fit(*reviews(8, seed=1), verbose=0)
+    assert compiled.pairs is False
+    classifier.save(tmp_path / "model")
+    path = tmp_path / "model" / "keras_bert_task.json"
+    settings = json.loads(path.read_text())
+    assert settings.pop("pairs") is False
+    path.write_text(json.dumps(settings))  # as it was before they were remembered
+    assert len(TextClassifier.load(tmp_path / "model").predict([("a good film", "the plot")])) == 1
+
+
+# === Metrics ===
+
+
+def test_f1_is_that_of_the_second_class(trained):
+    classifier, _ = trained
+    texts, labels = reviews(64, seed=6)
+    labels[::3] = ["good"] * len(labels[::3])
+    data = classifier._prepare(texts, labels)
+    found = [answer[0].name for answer in classifier.predict(texts)]
+    score = classifier._score(classifier._outputs(data.tokenized), data, "f1")
+    assert score.value == pytest.approx(f1_score(labels, found, pos_label="good"))
+    assert score.value != pytest.approx(f1_score(labels, found, pos_label="bad"))
+    report = new_classifier().fit(texts, labels, validation_data=(texts, labels), metric="f1", epochs=1, verbose=0)
+    assert report.metric == "f1" and "val_f1" in report.history[0]
+
+
+# === Kinds, as transformers says them ===
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("single_label", "single_label_classification"),
+        ("multi_label", "multi_label_classification"),
+        ("regression", "regression"),
+    ],
+)
+@pytest.mark.parametrize("own", [True, False])
+def test_the_kind_stands_in_the_config(kind, said, own, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    classifier = new_classifier(labels=None if kind == "regression" else ["a", "b", "c"], kind=kind)
+    classifier.save(tmp_path / "model")
+    assert transformers.AutoConfig.from_pretrained(tmp_path / "model").problem_type == said
+    if not own:
+        (tmp_path / "model" / "keras_bert_task.json").unlink()
+    opened = TextClassifier.from_pretrained(tmp_path / "model")
+    assert opened.kind == kind and opened.labels == classifier.labels and not opened.fresh_heads
+    np.testing.assert_array_equal(opened.logits(["a good film"]), classifier.logits(["a good film"]))
+    again = TextClassifier.from_pretrained(tmp_path / "model", labels=["x", "y"])  # a new head is another problem
+    assert again.kind == "single_label" and again.fresh_heads
+    if kind != "regression":
+        other = {"single_label": "multi_label", "multi_label": "single_label"}[kind]
+        assert TextClassifier.from_pretrained(tmp_path / "model", kind=other).kind == other
+
+
+@pytest.mark.parametrize("said", ["ranking", 3, ["regression"], None])
+def test_an_unknown_kind_in_a_config_is_ignored(said, tmp_path):
+    new_classifier(kind="multi_label").save(tmp_path / "model")
+    (tmp_path / "model" / "keras_bert_task.json").unlink()
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "problem_type": said}))
+    assert TextClassifier.from_pretrained(tmp_path / "model").kind == "single_label"
+
+
+def test_a_kind_without_a_classifier_is_named(tmp_path):
+    encoder, tokenizer = keras_bert.load_encoder(pretrained_directory())
+    keras_bert.save_pretrained(encoder, tmp_path / "model", tokenizer=tokenizer)
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "problem_type": "regression"}))
+    with pytest.raises(ValueError, match="expected class_logits"):
+        TextClassifier.from_pretrained(tmp_path / "model")
+    assert TextClassifier.from_pretrained(tmp_path / "model", kind="regression").fresh_heads
 
 
 def test_class_weights_change_what_is_learned():

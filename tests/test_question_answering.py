@@ -111,6 +111,64 @@ def test_the_threshold_is_that_of_the_kept_weights(trained):
         without_refusal(answerer).choose_threshold(*check)
 
 
+def test_the_threshold_of_averaged_weights_is_their_own(monkeypatch):
+    def average_all(model, runs, measure):
+        mean = [np.mean(values, axis=0) for values in zip(*(run.weights for run in runs), strict=True)]
+        for variable, value in zip(model.trainable_variables, mean, strict=True):
+            variable.assign(value)
+        return tuple(run.seed for run in runs), measure(model).value
+
+    monkeypatch.setattr("keras_bert.training.finetune.average_runs", average_all)
+    answerer, check = new_answerer(unanswerable=True), toys(60, seed=2, impossible=0.4)
+    options = {**FAST, "epochs": 4, "learning_rate": 2e-3, "seeds": (0, 1), "average": True, "restarts": 0}
+    report = answerer.fit(*toys(120, seed=1, impossible=0.4), validation_data=check, **options)
+    assert len(report.averaged) == 2
+    measured = answerer.evaluate(*check)
+    assert answerer.no_answer_threshold == pytest.approx(measured.best_f1_threshold)
+    assert measured.f1 == pytest.approx(report.score)
+
+
+def scored(answerer, data, move):
+    """The score of the right answers' logits, moved."""
+    return answerer._score({"span_logits": move(perfect_logits(data))}, data, "f1")
+
+
+def test_answers_are_judged_after_the_threshold():
+    """That [CLS] is above all other tokens is no collapse: the threshold is what decides."""
+    answerer = new_answerer(unanswerable=True)
+    data = answerer._prepare(*toys(30, seed=1, impossible=0.4))
+
+    def prefer_nothing(rows):
+        rows[:, 0] += 50.0
+        return rows
+
+    def prefer_the_question(rows):  # which no loss forbids, and no answer comes from
+        rows[:, 1] += 50.0
+        return rows
+
+    for move in (prefer_nothing, prefer_the_question):
+        good = scored(answerer, data, move)
+        assert good.value == 1.0 and not good.degenerate
+    assert scored(answerer, data, lambda rows: prefer_nothing(np.zeros_like(rows))).degenerate  # it never answers
+
+
+def test_always_the_same_place_is_degenerate():
+    answerer, (pairs, answers) = new_answerer(), toys(30, seed=1)
+    asked = [("it is " * (number % 2) + question, context) for number, (question, context) in enumerate(pairs)]
+    data = answerer._prepare(asked, answers)
+
+    def at(place, where):
+        logits = np.zeros((len(data.tokenized), 24, 2), np.float32)
+        logits[np.arange(len(logits)), where + place] = 9.0
+        return answerer._score({"span_logits": logits}, data, "f1").degenerate
+
+    assert at(8, np.zeros(len(data.tokenized), int))  # of the row
+    assert at(2, data.labels[:, 2])  # of the context
+    assert not at(np.arange(len(data.tokenized)) % 3, data.labels[:, 2])
+    one = answerer._prepare(*toys(1, seed=4, words=(60, 90)))  # one question in several windows has nothing to vary
+    assert len(one.tokenized) > 1 and not scored(answerer, one, lambda rows: rows).degenerate
+
+
 def test_long_contexts_are_read_in_windows(trained):
     answerer = without_refusal(trained[0])
     pairs, answers = toys(40, seed=4, words=(60, 90))

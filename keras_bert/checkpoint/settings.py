@@ -57,6 +57,12 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "BertForQuestionAnswering": ("question_answering",),
     "BertForMultipleChoice": ("classification",),  # with one class, the score of a choice
 }
+# What a text classifier decides, in our words and in Hugging Face's.
+PROBLEM_TYPES = {
+    "single_label": "single_label_classification",
+    "multi_label": "multi_label_classification",
+    "regression": "regression",
+}
 # Hugging Face keys that turn BERT into something else, and the values with which they do not.
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
@@ -80,6 +86,7 @@ class Settings:
     num_classes: int | None = None
     architecture: str | None = None
     marker_ids: tuple[int, int] | None = None  # of a relation head
+    kind: str | None = None  # of a text classifier, one of PROBLEM_TYPES
 
 
 # === Reading ===
@@ -112,6 +119,8 @@ def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
         labels=None if architecture == "BertForMultipleChoice" else _labels(values.get("id2label"), path),
         architecture=architecture,
         marker_ids=_own_markers(own, config, path),
+        # It says how to read the logits, not what they are: one that is unknown does no harm.
+        kind=next((ours for ours, theirs in PROBLEM_TYPES.items() if theirs == values.get("problem_type")), None),
     )
 
 

@@ -248,8 +248,8 @@ class QuestionAnswerer(Task):
         options = {"n_best": n_best, "max_answer_length": self.max_answer_length}
         return [find_answers(logits, passage, **options) for logits, passage in zip(parts, data.passages, strict=True)]
 
-    def _report(self, outputs, data) -> AnswerReport:
-        found = self._candidates(outputs, data)
+    def _report(self, outputs, data, found: list[Candidates] | None = None) -> AnswerReport:
+        found = self._candidates(outputs, data) if found is None else found
         return answer_report(
             [candidates.ranked(None)[0].text for candidates in found],
             data.gold,
@@ -260,22 +260,26 @@ class QuestionAnswerer(Task):
 
     def _score(self, outputs, data, metric):
         _check_metric(metric)
-        report = self._report(outputs, data)
+        found = self._candidates(outputs, data)
+        report = self._report(outputs, data, found)
         details = {"val_loss": float(self._loss()[_OUTPUT](data.labels, outputs[_OUTPUT]))}
         value, best = getattr(report, metric), getattr(report, f"best_{metric}")
         if best is not None:  # the threshold is chosen with the weights
             value, details["no_answer_threshold"] = best, getattr(report, f"best_{metric}_threshold")
-        chosen = outputs[_OUTPUT].argmax(axis=1)
-        degenerate = bool((chosen == chosen[:1]).all() and (data.labels[:, :2] != data.labels[:1, :2]).any())
-        return Score(float(value), degenerate, details)
+        threshold = details.get("no_answer_threshold", report.threshold)
+        answers = [candidates.ranked(threshold)[0] for candidates in found]
+        return Score(float(value), _are_alike(answers, data), details)
 
     def _fit_recipe(self, train, check, recipe, metric, *args):
         _check_metric(metric)
         report = super()._fit_recipe(train, check, recipe, metric, *args)
         measured = [row for row in report.history if "no_answer_threshold" in row]
         if check is not None and measured:
-            best = max(measured, key=lambda row: row[f"val_{metric}"])  # the first of equals, as the weights are
+            best = next(row for row in measured if row["epoch"] == report.best.best_epoch)  # whose weights are kept
             self.no_answer_threshold = float(best["no_answer_threshold"])
+            if len(report.averaged) > 1:  # the history is that of one run, and the mean of several has its own
+                final = self._report(self._outputs(check.tokenized), check)
+                self.no_answer_threshold = float(getattr(final, f"best_{metric}_threshold"))
         return report
 
     def _settings(self):
@@ -285,6 +289,30 @@ class QuestionAnswerer(Task):
     @classmethod
     def _from_settings(cls, settings, directory):
         return {name: value for name, value in settings.items() if name != "long_texts"}  # always windows
+
+
+def _are_alike(answers, data):
+    """Whether all questions get no answer, or the same place of row or context, while the right places differ."""
+    found = np.array([_tokens_of(answer, passage) for answer, passage in zip(answers, data.passages, strict=True)])
+    begins = np.concatenate([passage.windows[:, :1] for passage in data.passages])
+    right = np.where(data.labels[:, :1] > 0, data.labels[:, :2] - data.labels[:, 2:3] + begins, -1)
+    # Of a question's windows those that have its answer whole agree on the place, and the others say −1.
+    right = np.maximum.reduceat(right, np.unique(data.owners, return_index=True)[1])
+    before = np.array([[passage.first] for passage in data.passages])  # tokens of the row
+    in_rows = (np.where(places < 0, -1, places + before) for places in (found, right))
+    return any(_is_constant(ours) and not _is_constant(theirs) for ours, theirs in ((found, right), tuple(in_rows)))
+
+
+def _tokens_of(answer, passage):
+    """The first and the last token of an answer, counted in its context; −1 where there is none."""
+    if not answer:
+        return -1, -1
+    first, behind = np.searchsorted(passage.starts, [answer.start, answer.end])
+    return first, behind - 1
+
+
+def _is_constant(places):
+    return bool((places == places[:1]).all())
 
 
 def _check_metric(metric):

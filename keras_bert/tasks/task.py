@@ -96,6 +96,10 @@ class Task(ABC):
     def _score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
         """How good outputs are, by one number."""
 
+    def _try_metric(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> None:
+        """Measure a few rows before anything trains: an unknown metric or a missing package is an error now."""
+        self._score(outputs, data, metric)
+
     @abstractmethod
     def _settings(self) -> dict:
         """What `__init__` needs beside model and tokenizer, as JSON."""
@@ -233,16 +237,17 @@ class Task(ABC):
         sample = check if check is not None else self._training_sample(train)
         plain = self._build_from_config(self.config)
 
-        def measure(model, data=sample):
+        def outputs_of(model, data):
             copy_weights(self.model, plain)  # for the rows of the table that do not train
             copy_weights(model, plain, table_rows=table)
-            outputs = self._outputs(data.tokenized, plain) | self._learned_beside(model)
-            return self._score(outputs, data, metric)
+            return self._outputs(data.tokenized, plain) | self._learned_beside(model)
+
+        def measure(model):
+            return self._score(outputs_of(model, sample), sample, metric)
 
         def build(seed):
-            model = self._fresh_model(recipe, seed, table)
-            # A metric that is unknown, or whose package is missing, is an error now and not after an epoch.
-            measure(model, sample.first_rows(16))
+            model, few = self._fresh_model(recipe, seed, table), sample.first_rows(16)
+            self._try_metric(outputs_of(model, few), few, metric)
             return model
 
         model, report = finetune(
@@ -260,6 +265,7 @@ class Task(ABC):
                 | example_parts("validation", check)
                 | {"sequence_length": self.sequence_length}
             ),
+            added_layers=self.training_layers,
             verbose=verbose,
         )
         copy_weights(model, self.model, table_rows=table)
