@@ -19,6 +19,10 @@ _INPUTS = {
     ),
     "relation": ('"The <e1>child</e1> lay in the <e2>cradle</e2>."', None),
 }
+_PAIR = (
+    '[("A man sleeps.", "Nobody is awake.")]',
+    '{"text": "A man sleeps.", "pair": "Nobody is awake."}',
+)
 _TEXT = ('"Type anything here."', '"Type anything here."')
 
 
@@ -36,7 +40,7 @@ def loading_guides(task: Task, lengths: Sequence[int], served: ServingArtifact |
             print(f"## {title}\\n{code}")
         ```
     """
-    python, json = _INPUTS.get(task.name, _TEXT)
+    python, json = _INPUTS.get(task.name, _PAIR if getattr(task, "pairs", None) else _TEXT)
     guides = [
         (
             "Python, without TensorFlow",

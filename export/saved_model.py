@@ -61,7 +61,7 @@ def save_serving(
         version: A new number; servers take the highest.
         name: What requests call the model; `None` takes the directory's name.
         inputs: `"texts"` or `"pairs"` where the model was trained for one of them, which is then what `serving_default`
-            takes; `None` serves all that the task can take.
+            takes; `None` serves what the task was trained on, where it knows that, else all that it can take.
         long_texts: `"cut"` serves a task that reads long texts in windows: the graph reads their beginning alone.
         warmup_texts: Texts, or pairs of texts, that a server answers before it is ready; `None` takes a short and a
             long one. Texts like those of your users make the first requests fastest.
@@ -112,7 +112,8 @@ def _choose_forms(task, inputs):
     forms = find_served(task).forms
     check_backend("a SavedModel")
     if inputs is None:
-        return forms
+        known = getattr(task, "pairs", None)  # what a classifier was trained on, and so takes alone
+        return forms if known is None else ("pairs" if known else "texts",)
     if inputs not in forms:
         raise ValueError(f"inputs={inputs!r}: the task {task.name!r} takes {' or '.join(map(repr, forms))}.")
     return (inputs,)

@@ -59,6 +59,11 @@ def test_predict_answers(finetuned, capsys):
     assert main(["predict", str(finetuned / "model"), *arguments]) == 0
     lines = [json.loads(line)["text"] for line in output.read_text().splitlines()]
     assert lines == ["a fine cast", "", "it is poor"]
+    capsys.readouterr()
+    assert main(["predict", str(finetuned / "model"), "one", "two", "--pair", "three"]) == 1
+    assert "--pair goes with one text, and there are 2" in capsys.readouterr().err
+    assert main(["predict", str(finetuned / "model"), "one", "--pair", "two"]) == 1
+    assert "this classifier was trained on single texts" in capsys.readouterr().err
 
 
 def test_evaluate_prints_a_table_and_writes_json(finetuned, capsys):

@@ -3,11 +3,23 @@
 import pytest
 
 import export
+from export.loading_guides import loading_guides
 from export.metadata import task_settings
 from keras_bert import TextClassifier
 from tests.tiny_tasks import pretrained_directory
 
 PAIRS = [("a good film", "the plot"), ("dull", "it was bad")] * 4
+
+
+def test_the_files_for_people_and_servers_speak_of_pairs(tmp_path):
+    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["no", "yes"], sequence_length=32)
+    assert "Type anything here." in loading_guides(task, ())[0][1]
+    task.pairs = True
+    for title, code in loading_guides(task, ()):
+        assert title == "Android" or '[("A man sleeps.", "Nobody is awake.")]' in code
+    served = export.save_serving(task, tmp_path / "pairs")
+    signatures = {one.name: one for one in served.signatures}
+    assert "pair" in " ".join(signatures["serving_default"].inputs) and "serving_pairs" not in signatures
 
 
 @pytest.mark.parametrize("kind", ["single_label", "regression"])

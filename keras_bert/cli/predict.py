@@ -15,6 +15,7 @@ def add(commands) -> None:
     command = add_command(commands, "predict", run, example='sentiment/ "What a lovely film!"')
     command.add_argument("model", help="a directory that finetune wrote; with --labels any model")
     command.add_argument("texts", nargs="*", help="texts to answer")
+    command.add_argument("--pair", metavar="TEXT", help="what goes with one text: its second, a question's context")
     command.add_argument(
         "--input",
         type=Path,
@@ -43,6 +44,10 @@ def run(arguments) -> dict:
 
 def _texts(arguments):
     texts = list(arguments.texts)
+    if arguments.pair is not None:
+        if len(texts) != 1:
+            raise ValueError(f"--pair goes with one text, and there are {len(texts)}; for more, pass --input FILE.")
+        texts = [(texts[0], arguments.pair)]
     if arguments.input is not None:
         lines = read_lines(arguments.input)
         texts += [line if is_blank(line) or "\t" not in line else tuple(line.split("\t", 1)) for line in lines]
