@@ -75,7 +75,7 @@ def test_each_reason_is_named(exported):
         dataclasses.replace(report, tokens_differ=3).check()
     with pytest.raises(VerificationError, match="FlexErf"):
         dataclasses.replace(report, ops=dataclasses.replace(report.ops, custom_ops=("FlexErf",))).check()
-    with pytest.raises(VerificationError, match=r"only 90\.0%"):
+    with pytest.raises(VerificationError, match=r"only 90\.00%"):
         dataclasses.replace(report, keras_score=None, file_score=None, agreement=0.9).check()
     one_answer = dataclasses.replace(report, file_score=report.keras_score - 1 / report.examples)
     assert one_answer.check()
