@@ -51,7 +51,7 @@ def _columns(rows):
 
 
 def _signature(name, rows):
-    """Pairs have signatures of their own, unless the model was saved with inputs="pairs"."""
+    """Pairs have signatures of their own, unless the model was saved for pairs alone."""
     return name if isinstance(rows[0], str) else {"serving_default": "serving_pairs"}.get(name, f"{name}_pairs")
 
 
