@@ -5,7 +5,6 @@ paraphrases, entailment and similarity scores (regression) are all this one task
 the head, the loss, the measure, and what an answer is.
 """
 
-import json
 import os
 import warnings
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoint import load_labels, load_model
-from keras_bert.checkpoint.files import read_json
+from keras_bert.checkpoint.files import read_json, write_json
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.loading import open_checkpoint
 from keras_bert.checkpoint.settings import PROBLEM_TYPES
@@ -28,7 +27,6 @@ from keras_bert.tasks.prepared_data import PreparedData
 from keras_bert.tasks.saved_tasks import SETTINGS, read_settings
 from keras_bert.tasks.task import Task
 from keras_bert.training.best_weights import Score
-from keras_bert.whole_files import write_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -323,8 +321,7 @@ class TextClassifier(Task):
     def _add_files(self, directory):
         # By this transformers chooses the loss, and what its pipelines make of the logits.
         path = directory / "config.json"
-        values = {**read_json(path), "problem_type": PROBLEM_TYPES[self.kind]}
-        write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        write_json(path, {**read_json(path), "problem_type": PROBLEM_TYPES[self.kind]})
 
     def _settings(self):
         return {"kind": self.kind} if self.pairs is None else {"kind": self.kind, "pairs": self.pairs}

@@ -5,7 +5,6 @@ question are compared by softmax, while training too. The model is that of trans
 task file like every other: the head, the loss, the measure, and what an answer is.
 """
 
-import json
 import os
 import warnings
 
@@ -14,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_bert.checkpoint import load_model
-from keras_bert.checkpoint.files import read_json
+from keras_bert.checkpoint.files import read_json, write_json
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.loading import open_checkpoint
 from keras_bert.decoding.choices import Choice, rank_choices
@@ -26,7 +25,6 @@ from keras_bert.tasks.ranking_reports import ChoiceReport, choice_report
 from keras_bert.tasks.task import Task
 from keras_bert.tokenized_texts import tokenize_texts
 from keras_bert.training.best_weights import Score
-from keras_bert.whole_files import write_whole
 
 _OUTPUT, _CHOICES = "class_logits", "choice_logits"
 _ARCHITECTURE = "BertForMultipleChoice"
@@ -213,8 +211,7 @@ class MultipleChoice(Task):
     def _add_files(self, directory):
         # transformers opens it as BertForMultipleChoice by this name.
         path = directory / "config.json"
-        values = {**read_json(path), "architectures": [_ARCHITECTURE]}
-        write_whole(path, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        write_json(path, {**read_json(path), "architectures": [_ARCHITECTURE]})
 
     def _settings(self):
         return {}
