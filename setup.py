@@ -63,7 +63,7 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["keras_bert", "keras_bert.*", "export", "export.*"]),
-    package_data={"keras_bert": ["py.typed", "data/*.json", "datasets/*.tsv"], "export": ["py.typed"]},
+    package_data={"keras_bert": ["py.typed", "text/*.json", "data/assistant/*.tsv"], "export": ["py.typed"]},
     install_requires=[
         *TENSORFLOW,
         *KERAS,

@@ -17,8 +17,8 @@ from peer_training import compare, make_parser, train_ours, train_torch
 def prepare(arguments):
     """The classifier, its training data, and the test rows."""
     import keras_bert
-    from keras_bert.tasks.aspect import AspectClassifier
-    from keras_bert.tasks.aspect_rows import read_aspects
+    from keras_bert.tasks.classification.aspect import AspectClassifier
+    from keras_bert.tasks.classification.aspect_files import read_aspects
 
     keras_bert.keep_freed_memory()
     files = (f"{arguments.set}_Train_v2.xml", f"{arguments.set}_Test_Gold.xml")

@@ -123,7 +123,7 @@ def run_baseline(path, output, vocabulary):
     """Everything into memory, shuffled, and out again."""
     import tensorflow as tf
 
-    from keras_bert.pretraining.sentences import split_sentences
+    from keras_bert.pretraining.corpus.sentences import split_sentences
 
     rng, ids, documents = random.Random(0), {token: index for index, token in enumerate(vocabulary)}, []
     for text in path.read_text(encoding="utf-8").split("\n\n"):
@@ -163,8 +163,8 @@ def compare(data, vocabulary, megabytes, rounds):
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    from keras_bert.pretraining.corpus import write_examples
-    from keras_bert.tokenizer import BertTokenizer
+    from keras_bert.pretraining.corpus.writing import write_examples
+    from keras_bert.text.tokenizer import BertTokenizer
 
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
@@ -196,7 +196,7 @@ def compare(data, vocabulary, megabytes, rounds):
 
 MEMORY = """
 import resource, sys
-from keras_bert.pretraining.corpus import write_examples
+from keras_bert.pretraining.corpus.writing import write_examples
 if __name__ == "__main__":
     write_examples(sys.argv[1], sys.argv[2], sys.argv[3], workers=2, progress=False)
     own, workers = (resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

@@ -33,13 +33,13 @@ from mixed_sentences import mix_sentences
 
 import export
 import keras_bert
-from export.distillation import distilled_task
-from export.distillation_losses import Logits, Relations
-from keras_bert.tasks.augmentation import NearestWords, augment
-from keras_bert.tasks.glue import read_glue
-from keras_bert.training.layerwise import finetuning_optimizer
+from export.distillation.losses import Logits, Relations
+from export.distillation.training import distilled_task
+from keras_bert.data.augmentation import NearestWords, augment
+from keras_bert.data.glue import read_glue
+from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
+from keras_bert.model.weights import copy_weights
 from keras_bert.training.training_model import TrainingModel
-from keras_bert.weight_copying import copy_weights
 
 BATCH, TEMPERATURE = 32, 2.0
 

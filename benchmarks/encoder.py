@@ -23,10 +23,10 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.config import BertConfig
-from keras_bert.encoder import bert_encoder
-from keras_bert.heads import masked_lm_logits
-from keras_bert.training.memory import keep_freed_memory
+from keras_bert.model.config import BertConfig
+from keras_bert.model.encoder import bert_encoder
+from keras_bert.model.heads import masked_lm_logits
+from keras_bert.system.allocator import keep_freed_memory
 
 CONFIG = BertConfig(
     num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim=1536, activation="gelu_tanh"

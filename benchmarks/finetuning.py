@@ -4,10 +4,10 @@
     python benchmarks/finetuning.py --data DIR --contenders ours torch --examples 67349      # and accuracy
 
 DIR holds `glue/SST-2/`. The contenders: `ours` (what `TextClassifier.fit` trains: packed rows, the used rows of the
-token table, XLA), `torch` (transformers with length buckets, as `bucketing.py` makes them) and `hub` (keras-hub's
-`BertTextClassifier` at a fixed length of 64), all with the same schedule of the rate.
-Each runs in a process of its own, one after the other. The speed is that of a second pass over the data, in which
-nothing is compiled any more; the time of the first is printed too. All have `keep_freed_memory()`.
+token table, XLA), `torch` (transformers with length buckets, as `batching/length_buckets.py` makes them) and `hub`
+(keras-hub's `BertTextClassifier` at a fixed length of 64), all with the same schedule of the rate. Each runs in a
+process of its own, one after the other. The speed is that of a second pass over the data, in which nothing is compiled
+any more; the time of the first is printed too. All have `keep_freed_memory()`.
 """
 
 import argparse
@@ -27,7 +27,7 @@ MODEL, LENGTH, BATCH, RATE = "all-MiniLM-L6-v2", 128, 32, 5e-5
 
 
 def read(arguments):
-    from keras_bert.tasks.glue import read_glue
+    from keras_bert.data.glue import read_glue
 
     train, dev = (read_glue("SST-2", arguments.data / "glue", split) for split in ("train", "dev"))
     chosen = np.random.default_rng(arguments.seed).permutation(len(train))[: arguments.examples]
@@ -49,9 +49,9 @@ def prepare(arguments):
 
 def ours(arguments):
     import keras_bert
-    from keras_bert.training.layerwise import finetuning_optimizer
+    from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
+    from keras_bert.model.weights import copy_weights
     from keras_bert.training.training_model import TrainingModel
-    from keras_bert.weight_copying import copy_weights
 
     keras_bert.keep_freed_memory()
     classifier, train, dev = prepare(arguments)
@@ -120,7 +120,7 @@ def hub(arguments):
     import keras_hub
 
     import keras_bert
-    from keras_bert.training.layerwise import finetuning_optimizer
+    from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
 
     keras_bert.keep_freed_memory()
     encoder, tokenizer = keras_bert.load_encoder(MODEL)

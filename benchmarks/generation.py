@@ -30,11 +30,11 @@ import numpy as np
 
 import keras_bert
 from keras_bert import BertConfig, BertTokenizer, Seq2Seq
-from keras_bert.tasks.generation_metrics import generation_report, is_chinese, split_words
-from keras_bert.tasks.generation_rows import GenerationExample, as_generation_rows, read_generation, read_parallel
-from keras_bert.tasks.tables import read_records
-from keras_bert.vocabulary import read_vocabulary, write_vocabulary
-from keras_bert.whole_files import write_whole
+from keras_bert.data.tables import read_records
+from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.generation.files import GenerationExample, as_generation_rows, read_generation, read_parallel
+from keras_bert.tasks.generation.metrics import generation_report, is_chinese, split_words
+from keras_bert.text.vocabulary import read_vocabulary, write_vocabulary
 
 COLUMNS = ("bleu", "rouge_1", "rouge_2", "rouge_l", "exact_match", "distinct_1", "distinct_2", "length", "loss")
 

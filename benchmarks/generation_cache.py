@@ -18,9 +18,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert import Seq2Seq
-from keras_bert.tasks.cached_decoder import score_tokens
-from keras_bert.tasks.sampling import Decoding, TextTokens, restrict
-from keras_bert.tasks.token_writer import TokenWriter
+from keras_bert.tasks.generation.cached_decoder import score_tokens
+from keras_bert.tasks.generation.sampling import Decoding, TextTokens, restrict
+from keras_bert.tasks.generation.token_writer import TokenWriter
 
 
 def recomputing_writer(task, tokens, decoding):

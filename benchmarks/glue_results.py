@@ -28,9 +28,9 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.config import POOLINGS
-from keras_bert.tasks.glue import glue_metrics, glue_task, read_glue
-from keras_bert.training.weight_averaging import RunWeights, average_runs
+from keras_bert.data.glue import glue_metrics, glue_task, read_glue
+from keras_bert.finetuning.weight_averaging import RunWeights, average_runs
+from keras_bert.model.config import POOLINGS
 
 MODEL, LENGTH = "all-MiniLM-L6-v2", 128
 AVERAGED = len(keras_bert.RECIPES["few_sample"].seeds)

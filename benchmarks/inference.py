@@ -88,7 +88,7 @@ def _fastest(run, ids, repeats, clock):
 def write_rows(arguments, path):
     """The dev set as ids, with the labels and the Keras model's logits; gives its accuracy."""
     import keras_bert
-    from keras_bert.tasks.glue import read_glue
+    from keras_bert.data.glue import read_glue
 
     task, dev = keras_bert.load_task(arguments.model), read_glue("SST-2", arguments.data / "glue", "dev")
     texts, labels = dev.texts[: arguments.texts], [task.labels.index(label) for label in dev.labels[: arguments.texts]]

@@ -36,7 +36,7 @@ def padded_inputs(ids: np.ndarray, length: int | None = None) -> dict[str, np.nd
 
 
 def _tflite_facts(path):
-    from export.op_audit import audit_ops
+    from export.file.ops import audit_ops
 
     partitions = max(audit_ops(path, count_partitions=True).partitions.values())
     return {"bytes": path.stat().st_size, "partitions": partitions}
@@ -49,7 +49,7 @@ def build_ours(recipe: str, model: Path, data: Path, place: Path) -> dict:
     """A file for any length, by a recipe."""
     import export
     import keras_bert
-    from keras_bert.tasks.glue import read_glue
+    from keras_bert.data.glue import read_glue
 
     task = keras_bert.load_task(model)
     some = read_glue("SST-2", data / "glue", "train").texts[:256]

@@ -15,8 +15,8 @@ from peer_training import compare, make_parser, train_ours, train_torch
 def prepare(arguments):
     """The model, its training data, and the test rows."""
     import keras_bert
-    from keras_bert.tasks.command_rows import read_commands
-    from keras_bert.tasks.intent_slots import IntentSlots
+    from keras_bert.tasks.intent_slots.files import read_commands
+    from keras_bert.tasks.intent_slots.task import IntentSlots
 
     keras_bert.keep_freed_memory()
     train, test = (read_commands(arguments.data / "snips" / split) for split in ("train", "test"))

@@ -48,10 +48,10 @@ import numpy as np
 import tensorflow as tf
 from mediapipe.tasks.python import BaseOptions, text
 
-from export.metadata import add_metadata
-from keras_bert.encoder import INPUT_NAMES
-from keras_bert.packing import pack
-from keras_bert.tokenizer import BertTokenizer
+from export.file.metadata import add_metadata
+from keras_bert.model.encoder import INPUT_NAMES
+from keras_bert.text.packing import pack
+from keras_bert.text.tokenizer import BertTokenizer
 
 LENGTH = 64
 SENTENCES = {

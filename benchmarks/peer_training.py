@@ -29,10 +29,10 @@ _INPUTS = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_m
 
 def train_ours(task, data, arguments) -> list[float]:
     """The seconds of each pass; the task has the trained weights afterwards."""
-    from keras_bert.training.layerwise import finetuning_optimizer
-    from keras_bert.training.recipes import Recipe
+    from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
+    from keras_bert.finetuning.recipes import Recipe
+    from keras_bert.model.weights import copy_weights
     from keras_bert.training.training_model import TrainingModel
-    from keras_bert.weight_copying import copy_weights
 
     clock = make_clock()
     recipe = Recipe(learning_rate=arguments.rate, batch_size=arguments.batch, epochs=arguments.epochs)

@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import keras_bert
-from keras_bert.datasets import intents
+from keras_bert.data.assistant import intents
 
 RECIPES = {"standard": {"epochs": 6, "batch_size": 16}, "frozen": {"epochs": 20, "batch_size": 16}}
 

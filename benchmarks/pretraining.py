@@ -35,14 +35,14 @@ import tensorflow as tf
 from encoder import CONFIG, LENGTH, MASKED, TRAIN_BATCH, theirs
 
 from keras_bert.checkpoint.loading import load_tokenizer
-from keras_bert.encoder import bert_encoder
-from keras_bert.pretraining.corpus import read_examples, write_examples
+from keras_bert.model.encoder import bert_encoder
+from keras_bert.pretraining.batches import training_batches
+from keras_bert.pretraining.corpus.writing import read_examples, write_examples
 from keras_bert.pretraining.masking import Masking, mask_batches
 from keras_bert.pretraining.model import features_and_labels, pretraining_model
-from keras_bert.pretraining.row_packing import pack_rows
-from keras_bert.training.memory import keep_freed_memory
-from keras_bert.training.pretrain import PretrainingPlan
-from keras_bert.training.pretraining_input import training_batches
+from keras_bert.pretraining.run import PretrainingPlan
+from keras_bert.pretraining.shared_rows import pack_rows
+from keras_bert.system.allocator import keep_freed_memory
 
 BATCHES, COUNTED = 4, 200
 TORCH = {"transformers": "whole", "transformers, masked positions alone": "masked"}

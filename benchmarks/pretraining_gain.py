@@ -23,12 +23,12 @@ import numpy as np
 
 import keras_bert
 from keras_bert.checkpoint import load_model, load_tokenizer, save_pretrained
-from keras_bert.encoder import bert_encoder, encoder_config
-from keras_bert.pretraining.corpus import write_examples
+from keras_bert.model.encoder import bert_encoder, encoder_config
+from keras_bert.model.weights import copy_weights
+from keras_bert.pretraining.batches import validation_batches
+from keras_bert.pretraining.corpus.writing import write_examples
 from keras_bert.pretraining.model import losses_and_metrics, pretraining_model
-from keras_bert.training.pretrain import PretrainingPlan
-from keras_bert.training.pretraining_input import validation_batches
-from keras_bert.weight_copying import copy_weights
+from keras_bert.pretraining.run import PretrainingPlan
 
 
 def held_out(model, tokenizer, text, sequence_length):

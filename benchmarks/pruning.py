@@ -26,10 +26,10 @@ from ai_edge_litert.interpreter import Interpreter
 
 import export
 import keras_bert
-from export.op_audit import audit_ops
-from export.tflite import _draw_signatures
-from keras_bert.tasks.glue import read_glue
-from keras_bert.weight_copying import copy_weights, to_numpy
+from export.file.ops import audit_ops
+from export.tflite.conversion import _draw_signatures
+from keras_bert.data.glue import read_glue
+from keras_bert.model.weights import copy_weights, to_numpy
 
 LENGTH = 128
 

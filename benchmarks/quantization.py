@@ -24,11 +24,11 @@ import numpy as np
 
 import export
 import keras_bert
-from export.op_audit import audit_ops
-from export.stream_latency import time_stream
-from keras_bert.tasks.glue import read_glue
-from keras_bert.tasks.saved_tasks import SETTINGS
-from keras_bert.tasks.tagged_rows import read_tagged
+from export.file.ops import audit_ops
+from export.verification.stream_latency import time_stream
+from keras_bert.data.glue import read_glue
+from keras_bert.tasks.base.saved_tasks import SETTINGS
+from keras_bert.tasks.tagging.files import read_tagged
 
 CALIBRATION, TIMED = 256, 128
 BARS = {"static_int8": 1.0, "static_int8, QAT": 0.5}

@@ -20,9 +20,9 @@ import keras
 import numpy as np
 
 import keras_bert
-from keras_bert.tasks.question_answering import QuestionAnswerer
-from keras_bert.tasks.squad import as_questions, read_squad
-from keras_bert.tasks.squad_metrics import answer_report
+from keras_bert.tasks.question_answering.files import as_questions, read_squad
+from keras_bert.tasks.question_answering.metrics import answer_report
+from keras_bert.tasks.question_answering.task import QuestionAnswerer
 
 
 def draw(questions, count, seed):

@@ -17,8 +17,8 @@ def prepare(arguments):
     from question_answering import draw
 
     import keras_bert
-    from keras_bert.tasks.question_answering import QuestionAnswerer
-    from keras_bert.tasks.squad import read_squad
+    from keras_bert.tasks.question_answering.files import read_squad
+    from keras_bert.tasks.question_answering.task import QuestionAnswerer
 
     keras_bert.keep_freed_memory()
     train = draw(read_squad(arguments.data / "train-v1.1.json"), arguments.examples, 0)

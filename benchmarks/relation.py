@@ -19,8 +19,8 @@ TEST = "SemEval2010_task8_testing_keys/TEST_FILE_FULL.TXT"
 def prepare(arguments):
     """The classifier, its training data, and the test rows."""
     import keras_bert
-    from keras_bert.tasks.relation import RelationClassifier
-    from keras_bert.tasks.relation_rows import read_relations
+    from keras_bert.tasks.relation.files import read_relations
+    from keras_bert.tasks.relation.task import RelationClassifier
 
     keras_bert.keep_freed_memory()
     train, test = (read_relations(arguments.data / name) for name in (TRAIN, TEST))

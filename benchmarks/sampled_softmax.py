@@ -24,16 +24,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.config import BertConfig
-from keras_bert.pretraining.corpus import read_examples, write_examples
+from keras_bert.model.config import BertConfig
+from keras_bert.pretraining.corpus.writing import read_examples, write_examples
 from keras_bert.pretraining.masking import Masking, mask_batches
 from keras_bert.pretraining.model import features_and_labels, losses_and_metrics, pretraining_model
 from keras_bert.pretraining.sampled_softmax import count_tokens
-from keras_bert.tokenizer import BertTokenizer
-from keras_bert.training.memory import keep_freed_memory
+from keras_bert.system.allocator import keep_freed_memory
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.vocabulary import learn_vocabulary, read_vocabulary, write_vocabulary
 from keras_bert.training.optimizers import bert_optimizer
 from keras_bert.training.training_model import TrainingModel
-from keras_bert.vocabulary import learn_vocabulary, read_vocabulary, write_vocabulary
 
 # === Speed ===
 
@@ -67,7 +67,7 @@ def training_step(size, vocabulary_size, rows, negatives):
     config = config_for(size, vocabulary_size)
     model = pretraining_model(
         config, max_predictions=MASKED, negatives=negatives, seed=0, model_class=TrainingModel
-    )  # the class that `keras_bert.training.pretrain` trains
+    )  # the class that `keras_bert.pretraining.run` trains
     model.compile(bert_optimizer(1e-4, 1000), **losses_and_metrics(model), jit_compile=True)
     x, y, weights = features_and_labels(random_batch(vocabulary_size, rows), sampled=negatives is not None)
     return lambda: model.train_on_batch(x, y, sample_weight=weights)

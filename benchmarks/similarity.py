@@ -20,10 +20,10 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import keras_bert
-from keras_bert.bucketing import bucket_boundaries, length_sorted_batches
+from keras_bert.batching.length_buckets import bucket_boundaries, length_sorted_batches
 from keras_bert.checkpoint.hub import find_directory
-from keras_bert.tasks.glue import read_glue
-from keras_bert.tasks.similarity import SentenceEmbedder
+from keras_bert.data.glue import read_glue
+from keras_bert.tasks.similarity.task import SentenceEmbedder
 
 BATCH = 64
 

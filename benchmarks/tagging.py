@@ -21,8 +21,8 @@ FILES = {
 def prepare(arguments, head="softmax"):
     """The tagger, its training data, and the test rows."""
     import keras_bert
-    from keras_bert.tasks.tagged_rows import read_tagged
-    from keras_bert.tasks.tagging import EntityTagger
+    from keras_bert.tasks.tagging.files import read_tagged
+    from keras_bert.tasks.tagging.task import EntityTagger
 
     keras_bert.keep_freed_memory()
     train, test = (read_tagged(arguments.data / name) for name in FILES[arguments.set])

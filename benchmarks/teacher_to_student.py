@@ -31,13 +31,13 @@ from mixed_sentences import mix_sentences
 
 import export
 import keras_bert
-from export.distillation_losses import Hidden, Logits
-from export.head_removal import remove_heads, remove_neurons
-from export.stream_latency import time_stream
-from export.students import pick_layers, take_layers
-from keras_bert.tasks.glue import read_glue
-from keras_bert.tasks.inputs import as_rows
-from keras_bert.tasks.saved_tasks import load_task
+from export.compression.heads import remove_heads, remove_neurons
+from export.compression.students import pick_layers, take_layers
+from export.distillation.losses import Hidden, Logits
+from export.verification.stream_latency import time_stream
+from keras_bert.data.glue import read_glue
+from keras_bert.data.inputs import as_rows
+from keras_bert.tasks.base.saved_tasks import load_task
 
 BARS = {"smaller": 25.0, "faster": 12.0, "accuracy": 0.975}
 FILES = (("teacher", "float32"), ("teacher", "dynamic_int8"), ("student", "dynamic_int8"), ("student", "all_int4"))

@@ -24,9 +24,9 @@ from ai_edge_litert.interpreter import Interpreter
 
 import export
 import keras_bert
-from export.op_audit import audit_ops
+from export.file.ops import audit_ops
 from export.recipes import RECIPES
-from keras_bert.datasets import load_assistant
+from keras_bert.data.assistant import load_assistant
 
 LENGTH = 128
 SLOW = {"static_int16x8": 8}  # texts; there are no fast kernels for it

@@ -30,7 +30,7 @@ import keras_hub  # noqa: E402 - the settings above must be in place before
 import tensorflow as tf  # noqa: E402
 import tokenizers  # noqa: E402
 
-from keras_bert.tokenizer import BertTokenizer  # noqa: E402
+from keras_bert.text.tokenizer import BertTokenizer  # noqa: E402
 
 
 def read_paragraphs(path, limit):

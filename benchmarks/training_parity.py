@@ -22,11 +22,11 @@ from peer_training import _IGNORED, _INPUTS
 
 import keras_bert
 from keras_bert.checkpoint.hub import find_directory
-from keras_bert.tasks.intent_slots import IntentSlots
-from keras_bert.training.layerwise import finetuning_optimizer
-from keras_bert.training.recipes import Recipe
+from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
+from keras_bert.finetuning.recipes import Recipe
+from keras_bert.model.weights import to_numpy
+from keras_bert.tasks.intent_slots.task import IntentSlots
 from keras_bert.training.training_model import TrainingModel
-from keras_bert.weight_copying import to_numpy
 
 MODEL, BATCH, RATE, EVERY = "all-MiniLM-L6-v2", 16, 1e-4, 10
 HEADS = {"class_logits": "classifier", "token_logits": "token_classifier"}
@@ -35,7 +35,10 @@ HEADS = {"class_logits": "classifier", "token_logits": "token_classifier"}
 def read():
     """The task, batches to train on and batches to measure on."""
     commands = keras_bert.load_assistant("train")
-    kinds = {"intents": keras_bert.datasets.intents(), "slots": sorted({s.name for one in commands for s in one.slots})}
+    kinds = {
+        "intents": keras_bert.data.assistant.intents(),
+        "slots": sorted({s.name for one in commands for s in one.slots}),
+    }
     task = IntentSlots.from_pretrained(MODEL, **kinds, sequence_length=32, pooling="cls")
     task.trains_packed = False  # rows as PyTorch takes them
 

@@ -20,9 +20,9 @@ import keras_bert
 keras_bert.quiet_tensorflow()
 
 from keras_bert import AspectClassifier
-from keras_bert.tasks.aspect_rows import read_aspects
-from keras_bert.tasks.inputs import as_rows
-from keras_bert.tasks.rows import stratified_split
+from keras_bert.data.inputs import as_rows
+from keras_bert.data.labelled_texts import stratified_split
+from keras_bert.tasks.classification.aspect_files import read_aspects
 
 SENTENCE, ASPECTS = "The pizza was wonderful, but we had to wait an hour for a table.", ("pizza", "wait")
 MADE_UP = (

@@ -7,27 +7,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 _HOMES = {
-    "Candidate": "candidates",
-    "ModelPlan": "candidates",
-    "add_metadata": "metadata",
-    "benchmark": "benchmarking",
-    "choose_precision": "mixed_precision",
-    "convert": "tflite",
-    "deploy": "deployment",
-    "distill": "distillation",
-    "list_candidates": "candidates",
+    "Candidate": "search.candidates",
+    "ModelPlan": "search.candidates",
+    "add_metadata": "file.metadata",
+    "benchmark": "verification.latency",
+    "choose_precision": "quantization.mixed_precision",
+    "convert": "tflite.conversion",
+    "deploy": "deployment.deploying",
+    "distill": "distillation.training",
+    "list_candidates": "search.candidates",
     "load": "runtime",
-    "make_student": "students",
-    "prune": "pruning",
-    "read_metadata": "file_metadata",
-    "remove_heads": "head_removal",
-    "remove_layers": "layer_removal",
-    "remove_neurons": "head_removal",
-    "save_serving": "saved_model",
-    "train_quantized": "quantization_aware",
-    "trim_vocabulary": "vocabulary_trimming",
-    "verify": "verification",
-    "write_package": "packages",
+    "make_student": "compression.students",
+    "prune": "compression.pruning",
+    "read_metadata": "file.metadata_reader",
+    "remove_heads": "compression.heads",
+    "remove_layers": "compression.layers",
+    "remove_neurons": "compression.heads",
+    "save_serving": "serving.saving",
+    "train_quantized": "quantization.training",
+    "trim_vocabulary": "compression.vocabulary",
+    "verify": "verification.parity",
+    "write_package": "deployment.packages",
 }
 __all__ = [
     "Candidate",
@@ -54,24 +54,24 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from export.benchmarking import benchmark
-    from export.candidates import Candidate, ModelPlan, list_candidates
-    from export.deployment import deploy
-    from export.distillation import distill
-    from export.file_metadata import read_metadata
-    from export.head_removal import remove_heads, remove_neurons
-    from export.layer_removal import remove_layers
-    from export.metadata import add_metadata
-    from export.mixed_precision import choose_precision
-    from export.packages import write_package
-    from export.pruning import prune
-    from export.quantization_aware import train_quantized
+    from export.compression.heads import remove_heads, remove_neurons
+    from export.compression.layers import remove_layers
+    from export.compression.pruning import prune
+    from export.compression.students import make_student
+    from export.compression.vocabulary import trim_vocabulary
+    from export.deployment.deploying import deploy
+    from export.deployment.packages import write_package
+    from export.distillation.training import distill
+    from export.file.metadata import add_metadata
+    from export.file.metadata_reader import read_metadata
+    from export.quantization.mixed_precision import choose_precision
+    from export.quantization.training import train_quantized
     from export.runtime import load
-    from export.saved_model import save_serving
-    from export.students import make_student
-    from export.tflite import convert
-    from export.verification import verify
-    from export.vocabulary_trimming import trim_vocabulary
+    from export.search.candidates import Candidate, ModelPlan, list_candidates
+    from export.serving.saving import save_serving
+    from export.tflite.conversion import convert
+    from export.verification.latency import benchmark
+    from export.verification.parity import verify
 
 
 def __getattr__(name: str):

@@ -10,58 +10,58 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 _HOMES = {
-    "AspectClassifier": "tasks.aspect",
-    "BertConfig": "config",
-    "BertTokenizer": "tokenizer",
-    "Devices": "training.strategy",
-    "EntityTagger": "tasks.tagging",
-    "HashDropout": "dropout",
-    "IntentSlots": "tasks.intent_slots",
-    "MarkedText": "tasks.marked_texts",
+    "AspectClassifier": "tasks.classification.aspect",
+    "BertConfig": "model.config",
+    "BertTokenizer": "text.tokenizer",
+    "Devices": "training.devices",
+    "EntityTagger": "tasks.tagging.task",
+    "HashDropout": "model.dropout",
+    "IntentSlots": "tasks.intent_slots.task",
+    "MarkedText": "tasks.relation.marked_text",
     "Masking": "pretraining.masking",
-    "MultipleChoice": "tasks.multiple_choice",
-    "Phase": "training.pretraining_plan",
-    "PretrainingPlan": "training.pretraining_plan",
-    "QuestionAnswerer": "tasks.question_answering",
-    "RECIPES": "training.recipes",
-    "Recipe": "training.recipes",
-    "RelationClassifier": "tasks.relation",
-    "SentenceEmbedder": "tasks.similarity",
-    "Seq2Seq": "tasks.generation",
-    "TextClassifier": "tasks.classification",
+    "MultipleChoice": "tasks.multiple_choice.task",
+    "Phase": "pretraining.plan",
+    "PretrainingPlan": "pretraining.plan",
+    "QuestionAnswerer": "tasks.question_answering.task",
+    "RECIPES": "finetuning.recipes",
+    "Recipe": "finetuning.recipes",
+    "RelationClassifier": "tasks.relation.task",
+    "SentenceEmbedder": "tasks.similarity.task",
+    "Seq2Seq": "tasks.generation.task",
+    "TextClassifier": "tasks.classification.task",
     "TrainingModel": "training.training_model",
     "ZeroShotClassifier": "tasks.zero_shot",
-    "augment": "tasks.augmentation",
-    "bert_encoder": "encoder",
-    "bert_model": "heads",
+    "augment": "data.augmentation",
+    "bert_encoder": "model.encoder",
+    "bert_model": "model.heads",
     "bert_optimizer": "training.optimizers",
-    "choose_devices": "training.strategy",
-    "keep_freed_memory": "training.memory",
-    "learn_vocabulary": "vocabulary",
-    "load_assistant": "datasets",
+    "choose_devices": "training.devices",
+    "keep_freed_memory": "system.allocator",
+    "learn_vocabulary": "text.vocabulary",
+    "load_assistant": "data.assistant",
     "load_encoder": "checkpoint",
     "load_model": "checkpoint",
-    "load_task": "tasks.saved_tasks",
-    "pack": "packing",
-    "pretrain": "training.pretrain",
-    "pretrain_in_phases": "training.pretrain",
+    "load_task": "tasks.base.saved_tasks",
+    "pack": "text.packing",
+    "pretrain": "pretraining.run",
+    "pretrain_in_phases": "pretraining.run",
     "pretraining_model": "pretraining.model",
-    "quiet_tensorflow": "tensorflow_greetings",
-    "read_aspects": "tasks.aspect_rows",
-    "read_choices": "tasks.choice_rows",
-    "read_commands": "tasks.command_rows",
-    "read_examples": "pretraining.corpus",
-    "read_generation": "tasks.generation_rows",
-    "read_glue": "tasks.glue",
-    "read_parallel": "tasks.generation_rows",
-    "read_relations": "tasks.relation_rows",
-    "read_rows": "tasks.rows",
-    "read_sentences": "tasks.sentence_groups",
-    "read_squad": "tasks.squad",
-    "read_tagged": "tasks.tagged_rows",
+    "quiet_tensorflow": "system.quiet_tensorflow",
+    "read_aspects": "tasks.classification.aspect_files",
+    "read_choices": "tasks.multiple_choice.files",
+    "read_commands": "tasks.intent_slots.files",
+    "read_examples": "pretraining.corpus.writing",
+    "read_generation": "tasks.generation.files",
+    "read_glue": "data.glue",
+    "read_parallel": "tasks.generation.files",
+    "read_relations": "tasks.relation.files",
+    "read_rows": "data.labelled_texts",
+    "read_sentences": "tasks.similarity.files",
+    "read_squad": "tasks.question_answering.files",
+    "read_tagged": "tasks.tagging.files",
     "save_pretrained": "checkpoint",
-    "write_examples": "pretraining.corpus",
-    "write_report": "training.pretraining_report",
+    "write_examples": "pretraining.corpus.writing",
+    "write_report": "pretraining.report",
 }
 __all__ = [
     "RECIPES",
@@ -121,49 +121,49 @@ __all__ = [
 
 if TYPE_CHECKING:
     from keras_bert.checkpoint import load_encoder, load_model, save_pretrained
-    from keras_bert.config import BertConfig
-    from keras_bert.datasets import load_assistant
-    from keras_bert.dropout import HashDropout
-    from keras_bert.encoder import bert_encoder
-    from keras_bert.heads import bert_model
-    from keras_bert.packing import pack
-    from keras_bert.pretraining.corpus import read_examples, write_examples
+    from keras_bert.data.assistant import load_assistant
+    from keras_bert.data.augmentation import augment
+    from keras_bert.data.glue import read_glue
+    from keras_bert.data.labelled_texts import read_rows
+    from keras_bert.finetuning.recipes import RECIPES, Recipe
+    from keras_bert.model.config import BertConfig
+    from keras_bert.model.dropout import HashDropout
+    from keras_bert.model.encoder import bert_encoder
+    from keras_bert.model.heads import bert_model
+    from keras_bert.pretraining.corpus.writing import read_examples, write_examples
     from keras_bert.pretraining.masking import Masking
     from keras_bert.pretraining.model import pretraining_model
-    from keras_bert.tasks.aspect import AspectClassifier
-    from keras_bert.tasks.aspect_rows import read_aspects
-    from keras_bert.tasks.augmentation import augment
-    from keras_bert.tasks.choice_rows import read_choices
-    from keras_bert.tasks.classification import TextClassifier
-    from keras_bert.tasks.command_rows import read_commands
-    from keras_bert.tasks.generation import Seq2Seq
-    from keras_bert.tasks.generation_rows import read_generation, read_parallel
-    from keras_bert.tasks.glue import read_glue
-    from keras_bert.tasks.intent_slots import IntentSlots
-    from keras_bert.tasks.marked_texts import MarkedText
-    from keras_bert.tasks.multiple_choice import MultipleChoice
-    from keras_bert.tasks.question_answering import QuestionAnswerer
-    from keras_bert.tasks.relation import RelationClassifier
-    from keras_bert.tasks.relation_rows import read_relations
-    from keras_bert.tasks.rows import read_rows
-    from keras_bert.tasks.saved_tasks import load_task
-    from keras_bert.tasks.sentence_groups import read_sentences
-    from keras_bert.tasks.similarity import SentenceEmbedder
-    from keras_bert.tasks.squad import read_squad
-    from keras_bert.tasks.tagged_rows import read_tagged
-    from keras_bert.tasks.tagging import EntityTagger
+    from keras_bert.pretraining.plan import Phase, PretrainingPlan
+    from keras_bert.pretraining.report import write_report
+    from keras_bert.pretraining.run import pretrain, pretrain_in_phases
+    from keras_bert.system.allocator import keep_freed_memory
+    from keras_bert.system.quiet_tensorflow import quiet_tensorflow
+    from keras_bert.tasks.base.saved_tasks import load_task
+    from keras_bert.tasks.classification.aspect import AspectClassifier
+    from keras_bert.tasks.classification.aspect_files import read_aspects
+    from keras_bert.tasks.classification.task import TextClassifier
+    from keras_bert.tasks.generation.files import read_generation, read_parallel
+    from keras_bert.tasks.generation.task import Seq2Seq
+    from keras_bert.tasks.intent_slots.files import read_commands
+    from keras_bert.tasks.intent_slots.task import IntentSlots
+    from keras_bert.tasks.multiple_choice.files import read_choices
+    from keras_bert.tasks.multiple_choice.task import MultipleChoice
+    from keras_bert.tasks.question_answering.files import read_squad
+    from keras_bert.tasks.question_answering.task import QuestionAnswerer
+    from keras_bert.tasks.relation.files import read_relations
+    from keras_bert.tasks.relation.marked_text import MarkedText
+    from keras_bert.tasks.relation.task import RelationClassifier
+    from keras_bert.tasks.similarity.files import read_sentences
+    from keras_bert.tasks.similarity.task import SentenceEmbedder
+    from keras_bert.tasks.tagging.files import read_tagged
+    from keras_bert.tasks.tagging.task import EntityTagger
     from keras_bert.tasks.zero_shot import ZeroShotClassifier
-    from keras_bert.tensorflow_greetings import quiet_tensorflow
-    from keras_bert.tokenizer import BertTokenizer
-    from keras_bert.training.memory import keep_freed_memory
+    from keras_bert.text.packing import pack
+    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.vocabulary import learn_vocabulary
+    from keras_bert.training.devices import Devices, choose_devices
     from keras_bert.training.optimizers import bert_optimizer
-    from keras_bert.training.pretrain import pretrain, pretrain_in_phases
-    from keras_bert.training.pretraining_plan import Phase, PretrainingPlan
-    from keras_bert.training.pretraining_report import write_report
-    from keras_bert.training.recipes import RECIPES, Recipe
-    from keras_bert.training.strategy import Devices, choose_devices
     from keras_bert.training.training_model import TrainingModel
-    from keras_bert.vocabulary import learn_vocabulary
 
 
 def __getattr__(name: str):

@@ -1,7 +1,7 @@
 """`keras-bert benchmark`: a `.tflite` file → its size, its latency by length, its memory."""
 
 from export.cli.texts import read_lengths
-from keras_bert.cli.words import add_command
+from keras_bert.cli.output import add_command
 
 
 def add(commands) -> None:
@@ -15,7 +15,7 @@ def add(commands) -> None:
 
 def run(arguments) -> dict:
     """Measure how large, how fast and how hungry an exported file is, in a process without TensorFlow."""
-    from export.benchmarking import benchmark
+    from export.verification.latency import benchmark
 
     lengths = None if arguments.lengths is None else read_lengths(arguments.lengths)
     if isinstance(lengths, str):

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from export.cli.texts import read_lengths
-from keras_bert.cli.data import add_data_arguments
-from keras_bert.cli.tasks import find_task
-from keras_bert.cli.words import add_command
+from keras_bert.cli.data_flags import add_data_arguments
+from keras_bert.cli.output import add_command
+from keras_bert.cli.tasks.table import find_task
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -41,8 +41,8 @@ def add(commands) -> None:
 def run(arguments) -> dict:
     """Find the smallest file that stays within an accuracy budget, and write all that an app needs."""
     limit = None if arguments.time_limit is None else read_seconds(arguments.time_limit)
-    from export.deployment import deploy
-    from keras_bert.tasks.saved_tasks import load_task
+    from export.deployment.deploying import deploy
+    from keras_bert.tasks.base.saved_tasks import load_task
 
     task = load_task(arguments.model)
     reader, kind = find_task(task.name), getattr(task, "kind", None)

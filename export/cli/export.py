@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from export.cli.texts import read_calibration, read_examples, read_lengths
-from keras_bert.cli.data import add_data_arguments
-from keras_bert.cli.words import add_command
+from keras_bert.cli.data_flags import add_data_arguments
+from keras_bert.cli.output import add_command
 
 FORMATS = ("tflite", "saved_model")
 
@@ -36,7 +36,7 @@ def run(arguments) -> dict:
     formats = [name.strip() for name in arguments.format.split(",")]
     if unknown := [name for name in formats if name not in FORMATS]:
         raise ValueError(f"--format {unknown[0]!r} is unknown; choose from {', '.join(FORMATS)}.")
-    from keras_bert.tasks.saved_tasks import load_task
+    from keras_bert.tasks.base.saved_tasks import load_task
 
     task = load_task(arguments.model)
     written: dict = {}
@@ -48,9 +48,9 @@ def run(arguments) -> dict:
 
 
 def _write_saved_model(task, arguments):
-    from export.packages import write_json
-    from export.saved_model import save_serving
-    from export.verification import verify
+    from export.deployment.packages import write_json
+    from export.serving.saving import save_serving
+    from export.verification.parity import verify
 
     artifact = save_serving(
         task,
@@ -72,7 +72,7 @@ def _read_data(task, arguments):
 
 
 def _write_tflite(task, arguments):
-    from export.packages import write_package
+    from export.deployment.packages import write_package
 
     package = write_package(
         task,

@@ -6,9 +6,9 @@ as for `finetune`, so that the file which a model was measured on is read the sa
 
 from pathlib import Path
 
-from export.reading import find_reader
-from keras_bert.cli.data import read_columns
-from keras_bert.cli.tasks import find_task
+from export.runtime.readers import find_reader
+from keras_bert.cli.data_flags import read_columns
+from keras_bert.cli.tasks.table import find_task
 
 
 def read_lengths(words: str) -> tuple[int, ...] | str | None:
@@ -45,6 +45,6 @@ def read_calibration(arguments, path: str, task):
     """Texts like those of the app: as `read_examples`, but a table of texts needs no labels."""
     if Path(path).suffix == ".txt" or task.name != "classification" or arguments.glue:
         return read_examples(arguments, path, task)
-    from keras_bert.tasks.rows import read_rows
+    from keras_bert.data.labelled_texts import read_rows
 
     return read_rows(path, label=None, **read_columns(arguments, "text", "pair")).inputs

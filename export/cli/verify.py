@@ -1,8 +1,8 @@
 """`keras-bert verify`: a fine-tuned model and its file or SavedModel → how far they agree; exit code 1 if too far."""
 
 from export.cli.texts import read_examples
-from keras_bert.cli.data import add_data_arguments
-from keras_bert.cli.words import add_command
+from keras_bert.cli.data_flags import add_data_arguments
+from keras_bert.cli.output import add_command
 
 
 def add(commands) -> None:
@@ -17,8 +17,8 @@ def add(commands) -> None:
 
 def run(arguments) -> dict:
     """Compare an exported file with the model that it was made from."""
-    from export.verification import verify
-    from keras_bert.tasks.saved_tasks import load_task
+    from export.verification.parity import verify
+    from keras_bert.tasks.base.saved_tasks import load_task
 
     task = load_task(arguments.model)
     data = read_examples(arguments, arguments.data, task)

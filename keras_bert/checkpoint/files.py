@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_bert.whole_files import sync, write_whole
+from keras_bert.system.atomic_files import sync, write_whole
 
 # What was written whole and is not all in its place yet, and in it the names of files that it takes the place of.
 _WAITING, _STALE = ".keras_bert_new", ".stale.json"

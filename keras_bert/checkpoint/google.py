@@ -8,9 +8,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from keras_bert.checkpoint.configs import Settings, read_google, write_google
 from keras_bert.checkpoint.files import CheckpointError, name_list, read_json, write_json
-from keras_bert.checkpoint.settings import Settings, read_google, write_google
-from keras_bert.checkpoint.stored import Checkpoint, Stored
+from keras_bert.checkpoint.stored_weights import Checkpoint, Stored
 
 CONFIG, WEIGHTS = "bert_config.json", "bert_model.ckpt"
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from keras_bert.checkpoint.configs import Settings, read_huggingface, write_huggingface
 from keras_bert.checkpoint.files import CheckpointError, name_list, read_json, write_json
-from keras_bert.checkpoint.settings import Settings, read_huggingface, write_huggingface
-from keras_bert.checkpoint.stored import Checkpoint, Stored
+from keras_bert.checkpoint.stored_weights import Checkpoint, Stored
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")

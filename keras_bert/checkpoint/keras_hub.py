@@ -12,9 +12,9 @@ import h5py
 import keras
 import numpy as np
 
+from keras_bert.checkpoint.configs import Settings, read_keras_hub, write_keras_hub
 from keras_bert.checkpoint.files import CheckpointError, read_json, write_json
-from keras_bert.checkpoint.settings import Settings, read_keras_hub, write_keras_hub
-from keras_bert.checkpoint.stored import Checkpoint, Stored
+from keras_bert.checkpoint.stored_weights import Checkpoint, Stored
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 SHARDS = "model.weights.json"

@@ -14,10 +14,10 @@ from keras_bert.checkpoint import google, huggingface, keras_hub
 from keras_bert.checkpoint.files import CheckpointError, read_json
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.names import ENCODER_PARTS, HEAD_PARTS, weights
-from keras_bert.checkpoint.stored import Checkpoint, assign_weights, check_weights
+from keras_bert.checkpoint.stored_weights import Checkpoint, assign_weights, check_weights
 from keras_bert.checkpoint.tokenizer_files import read_labels, read_tokenizer
-from keras_bert.encoder import bert_encoder
-from keras_bert.heads import HEADS, bert_model
+from keras_bert.model.encoder import bert_encoder
+from keras_bert.model.heads import HEADS, bert_model
 
 _OPENERS = {
     "huggingface": huggingface.open_huggingface,
@@ -100,7 +100,7 @@ def load_model(
     says. A checkpoint without heads gives the encoder.
 
     Returns:
-        `(model, tokenizer)`; the model's outputs are named as in `keras_bert.heads`.
+        `(model, tokenizer)`; the model's outputs are named as in `keras_bert.model.heads`.
 
     Example:
         ```python

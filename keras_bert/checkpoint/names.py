@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from keras_bert.config import BertConfig
+from keras_bert.model.config import BertConfig
 
 FORMATS = ("huggingface", "google", "keras_hub")
 
@@ -141,7 +141,7 @@ TABLE: tuple[Weight, ...] = (
 )
 # fmt: on
 
-# The layers of each head of `keras_bert.heads`, in the order of `HEADS`.
+# The layers of each head of `keras_bert.model.heads`, in the order of `HEADS`.
 HEAD_PARTS: dict[str, tuple[str, ...]] = {
     "masked_lm": ("mlm_transform", "mlm_bias"),
     "next_sentence": ("next_sentence", "pooler"),

@@ -9,13 +9,13 @@ import keras
 import numpy as np
 
 from keras_bert.checkpoint import google, huggingface, keras_hub
+from keras_bert.checkpoint.configs import Settings
 from keras_bert.checkpoint.files import CheckpointError, name_list, written_whole
 from keras_bert.checkpoint.names import FORMATS, HEAD_PARTS, to_stored, weights
-from keras_bert.checkpoint.settings import Settings
-from keras_bert.checkpoint.stored import find_variable
+from keras_bert.checkpoint.stored_weights import find_variable
 from keras_bert.checkpoint.tokenizer_files import LABELS, TOKENIZER_FILES, write_labels, write_tokenizer
-from keras_bert.encoder import encoder_config
-from keras_bert.heads import HEADS
+from keras_bert.model.encoder import encoder_config
+from keras_bert.model.heads import HEADS
 
 _WRITERS = {
     "huggingface": huggingface.write_weights,

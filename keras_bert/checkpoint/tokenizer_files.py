@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_bert.checkpoint.files import CheckpointError, read_json, write_json
-from keras_bert.config import BertConfig
+from keras_bert.model.config import BertConfig
 
 VOCABULARY, TOKENIZER_CONFIG, TOKENIZER, LABELS = (
     "vocab.txt",
@@ -53,7 +53,7 @@ def read_tokenizer(directory: Path, format: str, config: BertConfig):
     if options.get("lowercase") is None:
         options["lowercase"] = infers_lowercase(vocabulary)
     # Late: the tokenizer is TensorFlow's, and weights can be loaded without it.
-    from keras_bert.tokenizer import BertTokenizer
+    from keras_bert.text.tokenizer import BertTokenizer
 
     try:
         return BertTokenizer(vocabulary, **options)
@@ -73,7 +73,7 @@ def infers_lowercase(vocabulary: Sequence[str]) -> bool:
 
 
 def _read_lines(path):
-    from keras_bert.vocabulary import read_vocabulary
+    from keras_bert.text.vocabulary import read_vocabulary
 
     try:
         return read_vocabulary(path)

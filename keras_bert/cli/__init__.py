@@ -3,9 +3,9 @@
 Takes words, prints answers (`--json` for scripts). A room of its own because it alone speaks to a terminal. Each
 command is a file beside this one, with `add(commands)`, which says what it takes, and `run(arguments)`, which gives a
 dictionary to print (an empty one where it has printed already); a new command is a new file, its name in `COMMANDS` and
-in a group of `front_page.py`. Other packages add theirs by entry points of the group `keras_bert.commands`, as `export`
-does. Heavy imports wait until a command runs, so that `--help` is quick. Exit codes: 0 done, 1 it could not be done
-(the reason is printed, `--debug` shows the traceback), 2 wrong usage, 130 interrupted.
+in a group of `cli/help_page.py`. Other packages add theirs by entry points of the group `keras_bert.commands`, as
+`export` does. Heavy imports wait until a command runs, so that `--help` is quick. Exit codes: 0 done, 1 it could not be
+done (the reason is printed, `--debug` shows the traceback), 2 wrong usage, 130 interrupted.
 """
 
 import contextlib
@@ -17,9 +17,9 @@ from argparse import ArgumentParser
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from keras_bert.cli.front_page import FrontPage
-from keras_bert.cli.words import as_table
-from keras_bert.tensorflow_greetings import quiet_tensorflow
+from keras_bert.cli.help_page import FrontPage
+from keras_bert.cli.output import as_table
+from keras_bert.system.quiet_tensorflow import quiet_tensorflow
 
 COMMANDS = (
     "info",
@@ -85,7 +85,7 @@ def make_parser() -> FrontPage:
     parser.add_argument("--version", action="version", version=f"keras-bert-edge {_version()}")
     parser.commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=ArgumentParser)
     for name in COMMANDS:
-        import_module(f"keras_bert.cli.{name}").add(parser.commands)
+        import_module(f"keras_bert.cli.commands.{name}").add(parser.commands)
     for entry in sorted(entry_points(group="keras_bert.commands"), key=lambda entry: entry.name):
         entry.load().add(parser.commands)
     return parser

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.tokenizer import BertTokenizer
+from keras_bert.text.tokenizer import BertTokenizer
 
 UNITS = ("token", "word", "span")
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -11,16 +11,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.config import BertConfig
-from keras_bert.encoder import PackedBias, bert_encoder, encoder_config, pool_examples
-from keras_bert.heads import masked_lm_logits, next_sentence_logits
+from keras_bert.model.config import BertConfig
+from keras_bert.model.encoder import PackedBias, bert_encoder, encoder_config, pool_examples
+from keras_bert.model.heads import masked_lm_logits, next_sentence_logits
+from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.sampled_softmax import (
     SampledAccuracy,
     SampledCrossEntropy,
     SampledPerplexity,
     sampled_masked_lm_logits,
 )
-from keras_bert.weight_copying import copy_weights
 
 MAX_EXAMPLES = 16  # of a packed row
 
@@ -60,7 +60,7 @@ def pretraining_model(
         config: Sizes. Ignored where `encoder` is given.
         max_predictions: M, as in the masking.
         next_sentence: Whether there is an NSP head; without one it is a RoBERTa-style masked LM.
-        packed: Whether a row holds several examples (`row_packing.py`); `nsp_logits` are `[B, E, 2]` then.
+        packed: Whether a row holds several examples (`pretraining/shared_rows.py`); `nsp_logits` are `[B, E, 2]` then.
         max_examples: E, as in the packing.
         negatives: K: in training, tell each masked token from K drawn ones instead of from all; for vocabularies of
             100,000 and more. The model then takes `masked_ids` too; see `sampled_softmax.py`. `None`: full softmax.

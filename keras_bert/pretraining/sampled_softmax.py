@@ -18,8 +18,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.encoder import encoder_config
-from keras_bert.heads import MaskedLMTransform, OutputBias
+from keras_bert.model.encoder import encoder_config
+from keras_bert.model.heads import MaskedLMTransform, OutputBias
 
 _HIDDEN = -1e9  # the logit of a negative that is the truth: exp gives 0
 _SMOOTHING = 0.75  # power of the counts, as in word2vec

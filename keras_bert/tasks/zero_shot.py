@@ -14,13 +14,13 @@ import numpy as np
 
 from keras_bert.checkpoint import load_labels
 from keras_bert.checkpoint.hub import find_directory
+from keras_bert.data.inputs import as_rows
 from keras_bert.decoding.labels import Label, sigmoid, softmax, sort_labels
-from keras_bert.tasks.class_labels import check_labels
-from keras_bert.tasks.classification import TextClassifier
-from keras_bert.tasks.inputs import as_rows
-from keras_bert.tasks.metrics import ClassificationReport, classification_report
-from keras_bert.tasks.saved_tasks import SETTINGS, read_settings
-from keras_bert.tasks.similarity import SentenceEmbedder
+from keras_bert.evaluation.reports import ClassificationReport, classification_report
+from keras_bert.tasks.base.class_labels import check_labels
+from keras_bert.tasks.base.saved_tasks import SETTINGS, read_settings
+from keras_bert.tasks.classification.task import TextClassifier
+from keras_bert.tasks.similarity.task import SentenceEmbedder
 
 TEMPLATE = "This text is about {}."
 METHODS: dict[str, type[TextClassifier] | type[SentenceEmbedder]] = {

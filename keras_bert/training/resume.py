@@ -16,8 +16,8 @@ import keras
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from keras_bert.weight_copying import to_numpy
-from keras_bert.whole_files import sync
+from keras_bert.model.weights import to_numpy
+from keras_bert.system.atomic_files import sync
 
 _NAME = re.compile(r"step-(\d{9})")
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import keras
 
-import keras_bert.heads  # noqa: F401  registers all layers, so that a saved TrainingModel loads
+import keras_bert.model.heads  # noqa: F401  registers all layers, so that a saved TrainingModel loads
 
 if keras.backend.backend() == "tensorflow":
     from keras_bert.training.replica_steps import ReplicaSteps as _Steps

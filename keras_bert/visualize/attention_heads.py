@@ -10,8 +10,8 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.encoder import encoder_config
-from keras_bert.tokenizer import BertTokenizer
+from keras_bert.model.encoder import encoder_config
+from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.visualize.colours import FAINT, GREY, INK, STRONG, as_data_uri, shades
 from keras_bert.visualize.matrices import draw_matrix, matrix_svg, picture_inches, shorten, text_width
 from keras_bert.visualize.token_rows import open_model, read_row

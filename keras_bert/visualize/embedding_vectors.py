@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_bert.tokenizer import BertTokenizer
+from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.visualize.colours import GREY, INK, PARTS, as_data_uri, signed_shades
 from keras_bert.visualize.matrices import shorten
 from keras_bert.visualize.token_rows import open_model, read_row

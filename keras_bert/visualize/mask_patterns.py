@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_bert.attention_bias import PackedBias, PaddingBias, PrefixBias
-from keras_bert.tokenized_texts import tokenize_texts
-from keras_bert.tokenizer import BertTokenizer
+from keras_bert.model.attention_bias import PackedBias, PaddingBias, PrefixBias
+from keras_bert.text.tokenized_texts import tokenize_texts
+from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.visualize.colours import FAINT, GREY, PARTS
 from keras_bert.visualize.matrices import draw_matrix, matrix_svg, picture_inches
 from keras_bert.visualize.token_rows import TokenRow, as_row

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.tokenizer import BertTokenizer
+from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.visualize.answers import ChosenAnswer, choose_answer
 from keras_bert.visualize.colours import AGAINST, GREY, INK, LINE, STRONG, as_hex, ink_on, signed_shades
 from keras_bert.visualize.integrated_gradients import integrate_gradients

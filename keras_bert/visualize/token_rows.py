@@ -11,13 +11,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_bert.decoding.words import locate_words
-from keras_bert.encoder import encoder_config
-from keras_bert.tasks.relation import RelationClassifier
-from keras_bert.tasks.relation_rows import marked_or_error
-from keras_bert.tasks.task import Task
-from keras_bert.tokenized_texts import TokenizedTexts, tokenize_texts, tokenize_words
-from keras_bert.tokenizer import BertTokenizer
+from keras_bert.model.encoder import encoder_config
+from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.relation.files import marked_or_error
+from keras_bert.tasks.relation.task import RelationClassifier
+from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts, tokenize_words
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.words import locate_words
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from keras_bert.system.atomic_files import write_whole
 from keras_bert.visualize.colours import FAINT, GREY, INK
-from keras_bert.whole_files import write_whole
 
 _STYLE = f"""
 .kb-view {{ font: 14px/1.5 system-ui, -apple-system, "Segoe UI", "Noto Sans", sans-serif; color: {INK};

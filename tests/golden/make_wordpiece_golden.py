@@ -2,15 +2,16 @@
 
     python -m tests.golden.make_wordpiece_golden        # 10 seconds; writes tests/golden/wordpiece.json
 
-The vocabulary is small and in the file. `tests/test_web.py` asks our tokenizer and the reference (the Rust
+The vocabulary is small and in the file. `tests/project/test_web.py` asks our tokenizer and the reference (the Rust
 `tokenizers`) again, so that they cannot drift apart.
 """
 
 import json
 from pathlib import Path
 
-from keras_bert.tokenizer import BertTokenizer
 from tests.unicode_fuzz import random_texts
+
+from keras_bert.text.tokenizer import BertTokenizer
 
 GOLDEN = Path(__file__).with_name("wordpiece.json")
 TOKENS = """

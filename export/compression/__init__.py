@@ -1,0 +1,1 @@
+"""Smaller models: fewer tokens, layers, heads, weights."""

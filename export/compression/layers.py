@@ -1,0 +1,129 @@
+"""A task and labelled data → the same task with fewer blocks: those without which it errs least.
+
+`remove_layers` tries the model without each of its blocks, takes out the one that is missed least, and goes on from
+there: what a block is worth depends on the others that are left. A room of its own beside `compression/heads.py`,
+because a block is small enough in number to be tried, and too large for a gradient to say what happens without it.
+"""
+
+from dataclasses import dataclass
+
+from export.compression.heads import EXAMPLES, describe_cost
+from export.compression.students import pick_layers, take_layers
+from export.tasks.measuring import choose_metric, for_data, measure, prepare
+from keras_bert.tasks.base.task import Task
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a model is like without one more block: the block, counted from 0, and then loss and score."""
+
+    block: int
+    loss: float
+    score: float
+
+
+@dataclass(frozen=True)
+class LayerRemoval:
+    """What was removed. Prints as a small table.
+
+    Args:
+        blocks: How many there were.
+        kept: Those that stay, counted from 0.
+        rounds: The trials of each round, each without one more block; the one with the least loss was removed.
+        metric: What the scores measure, on the data that was given, before any more training.
+    """
+
+    blocks: int
+    kept: tuple[int, ...]
+    rounds: tuple[tuple[Trial, ...], ...]
+    metric: str
+    score_before: float
+    score_after: float
+    loss_before: float
+    loss_after: float
+    parameters_before: int
+    parameters_after: int
+
+    @property
+    def removed(self) -> tuple[int, ...]:
+        """The blocks that went, in the order in which they went."""
+        return tuple(_least(trials).block for trials in self.rounds)
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.kept)} of {self.blocks} blocks stay: {' '.join(str(block + 1) for block in self.kept)}"]
+        for trials in self.rounds:
+            chosen = _least(trials)
+            others = ", ".join(f"{t.block + 1}: {t.loss:.4f}" for t in trials if t is not chosen)
+            lines.append(
+                f"  without block {chosen.block + 1}: loss {chosen.loss:.4f}, {self.metric} {chosen.score:.4f}"
+                + (f"   (others {others})" if others else "")
+            )
+        return "\n".join([*lines, describe_cost(self)])
+
+
+def remove_layers(
+    task: Task,
+    x,
+    y=None,
+    *,
+    keep: int,
+    examples: int = EXAMPLES,
+    metric: str | None = None,
+    columns: dict | None = None,
+    verbose: bool = True,
+) -> tuple[Task, LayerRemoval]:
+    """A task with fewer blocks.
+
+    Args:
+        task: A trained task; it stays as it is.
+        x, y: Labelled examples in any form that `task.fit` takes, to measure on: a part of the training data will do.
+        keep: How many blocks stay.
+        examples: At most that many rows are measured, the first ones.
+        metric: As for `fit`; it is shown. The loss decides, for it tells apart what a score calls equal.
+        columns: As for `fit`.
+        verbose: Whether to print what was removed.
+
+    Returns:
+        The smaller task, to be trained a little more (`fit`, or `distill` with the old one as the teacher), and a
+        report.
+
+    Example:
+        ```python
+        smaller, report = remove_layers(classifier, "dev.tsv", keep=4)
+        ```
+    """
+    total = task.config.num_layers
+    if not isinstance(keep, int) or not 1 <= keep <= total:
+        raise ValueError(f"keep={keep!r}: the model has {total} blocks; expected 1 to {total}.")
+    ready, data = prepare(task, x, y, columns=columns, examples=examples)
+    metric = choose_metric(ready, data, metric)
+    before = after = measure(ready, data, metric)
+    left, rounds = tuple(range(total)), []
+    while len(left) > keep:
+        trials = []
+        for block in left:
+            without = take_layers(task, pick_layers(total, len(left) - 1, [other for other in left if other != block]))
+            trials.append(Trial(block, *measure(for_data(without, data), data, metric)))
+        chosen = _least(trials)
+        after, left = (chosen.loss, chosen.score), tuple(block for block in left if block != chosen.block)
+        rounds.append(tuple(trials))
+    smaller = take_layers(task, pick_layers(total, keep, left))
+    report = LayerRemoval(
+        blocks=total,
+        kept=left,
+        rounds=tuple(rounds),
+        metric=metric,
+        score_before=before[1],
+        score_after=after[1],
+        loss_before=before[0],
+        loss_after=after[0],
+        parameters_before=task.model.count_params(),
+        parameters_after=smaller.model.count_params(),
+    )
+    if verbose:
+        print(report)
+    return smaller, report
+
+
+def _least(trials):
+    return min(trials, key=lambda trial: trial.loss)

@@ -1,0 +1,285 @@
+"""A task and texts → the same task with most of its weights exactly zero, trained so that they are not missed.
+
+`prune` sets the smallest weights of every matrix in the blocks to zero, a few more every so many steps by a schedule of
+tensorflow-model-optimization, while `fit` trains the others (Zhu & Gupta 2017). tfmot's own wrapper takes no Keras 3
+layer: here its schedule decides, and a constraint on each kernel, which Keras applies after every step, keeps to the
+masks. These are weights of the model that trains, so that a killed run goes on with them. What zeros buy is another
+question, which `benchmarks/pruning.py` answers. A room of its own beside `compression/heads.py`: what goes here leaves
+holes, and the shapes stay.
+"""
+
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from export.distillation.training import distill
+from export.quantization.tfmot import load_tfmot
+from export.tasks.teacher_labels import label_texts
+from keras_bert.finetuning.best_weights import Score
+from keras_bert.finetuning.layerwise_adamw import layer_depth
+from keras_bert.finetuning.recipes import Recipe, find_recipe
+from keras_bert.finetuning.run import FinetuneReport
+from keras_bert.model.weights import copy_weights, to_numpy
+from keras_bert.tasks.base.task import Task
+
+_LAYER, _STEP = "pruning", "pruning_step"
+
+
+@dataclass(frozen=True)
+class PruneReport:
+    """What became of the weights. Prints as a few lines.
+
+    Args:
+        sparsity: The share of zeros of each pruned matrix, by its path, counted after training.
+        weights: How many weights these matrices have.
+        begin, end, frequency: The schedule, in steps.
+        compressed_before, compressed_after: The bytes of these matrices as float32, by zlib.
+        training: The report of the training.
+    """
+
+    sparsity: dict[str, float]
+    weights: int
+    begin: int
+    end: int
+    frequency: int
+    compressed_before: int
+    compressed_after: int
+    training: FinetuneReport
+
+    def __str__(self) -> str:
+        rates = list(self.sparsity.values())
+        smaller = 1 - self.compressed_after / self.compressed_before
+        return (
+            f"{np.mean(rates):.1%} of the {self.weights:,} weights of {len(rates)} matrices are zero "
+            f"(of the fullest {min(rates):.1%}), pruned in steps {self.begin} to {self.end}, every {self.frequency}\n"
+            f"compressed {self.compressed_before / 1e6:.2f} MB → {self.compressed_after / 1e6:.2f} MB "
+            f"({smaller:.0%} less)\n{self.training}"
+        )
+
+
+def prune(
+    task: Task,
+    x,
+    y=None,
+    *,
+    sparsity: float = 0.5,
+    begin: int | None = None,
+    end: int | None = None,
+    frequency: int | None = None,
+    teacher: Task | Sequence[Task] | None = None,
+    losses: Sequence | None = None,
+    label_weight: float = 0.5,
+    validation_data=None,
+    recipe: str | Recipe = "standard",
+    metric: str | None = None,
+    directory: str | os.PathLike | None = None,
+    columns: dict | None = None,
+    verbose: int | str = "auto",
+    **changes,
+) -> tuple[Task, PruneReport]:
+    """Train a task until most weights of its blocks are zero.
+
+    Args:
+        task: A trained task; it stays as it is.
+        x, y: Examples in any form that `task.fit` takes.
+        sparsity: The share of zeros of each matrix in the end.
+        begin: The step at which the first weights go; `None` is a tenth of all steps.
+        end: The step at which the last ones go; `None` is two thirds of all steps, and the rest heals.
+        frequency: Steps from one cut to the next; `None` makes about 20 cuts.
+        teacher: A task whose answers count beside the labels, such as the unpruned one; see `distill`.
+        losses, label_weight: With a teacher: as for `distill`.
+        validation_data: As for `fit`: of the weights that are as sparse as asked it decides which to keep.
+        recipe: As for `fit`; its patience is not used, because sparser weights are first worse and then better.
+        metric, directory, columns, verbose: As for `fit`.
+        changes: Settings of the recipe to change, e.g. `learning_rate=5e-5, epochs=4`.
+
+    Returns:
+        The pruned task and a report.
+
+    Example:
+        ```python
+        sparse, report = prune(classifier, train, sparsity=0.6, validation_data=dev, teacher=classifier)
+        print(report)
+        ```
+    """
+    recipe = replace(find_recipe(recipe, **changes), patience=None)
+    if recipe.trains != "all":
+        raise ValueError(f"The recipe trains {recipe.trains!r}; pruning has to train all weights.")
+    given = (x, y, columns or {})
+    if teacher is not None and not label_weight:  # then there need be no labels
+        given = label_texts(teacher if isinstance(teacher, Task) else teacher[0], x, y, **(columns or {}))
+    steps = _count_steps(task, *given, recipe)
+    schedule = _make_schedule(sparsity, steps, begin, end, frequency)
+    pruned = _copied(task)
+    before = _matrices(pruned.model)
+    twin = _pruned(pruned, schedule)
+    options = {"validation_data": validation_data, "recipe": recipe, "metric": metric, "directory": directory}
+    options |= {"columns": columns, "verbose": verbose}
+    if teacher is None:
+        training = twin.fit(x, y, **options)
+    else:
+        training = distill(teacher, twin, x, y, losses=losses, label_weight=label_weight, **options)
+    pruned.__dict__.update(twin.__dict__)
+    after = _matrices(pruned.model)
+    weights = sum(array.size for array in after.values())
+    counted = replace(training.parameters, total=training.parameters.total - weights - 1)  # masks are no parameters
+    report = PruneReport(
+        sparsity={path: float(np.mean(array == 0)) for path, array in after.items()},
+        weights=weights,
+        begin=schedule.begin_step,
+        end=schedule.end_step,
+        frequency=schedule.frequency,
+        compressed_before=compressed_size(before.values()),
+        compressed_after=compressed_size(after.values()),
+        training=replace(training, parameters=counted),
+    )
+    return pruned, report
+
+
+def compressed_size(arrays) -> int:
+    """The bytes of arrays after zlib, which is what a zip, an APK or a download over HTTP makes of them.
+
+    Example:
+        >>> compressed_size([np.zeros(1000, np.float32)]) < 100
+        True
+    """
+    packer = zlib.compressobj()
+    return sum(len(packer.compress(np.ascontiguousarray(array).tobytes())) for array in arrays) + len(packer.flush())
+
+
+def _copied(task):
+    copied = task.on_encoder(task.config)
+    copy_weights(task.model, copied.model)
+    copied.fresh_heads = task.fresh_heads
+    return copied
+
+
+def _prunes(path):
+    """Whether a weight is a matrix of a block; tables and heads stay whole."""
+    return bool(layer_depth(path)) and path.endswith("kernel")
+
+
+def _matrices(model):
+    return {weight.path: to_numpy(weight) for weight in model.weights if _prunes(weight.path)}
+
+
+# === When ===
+
+
+def _count_steps(task, x, y, columns, recipe):
+    data = task._prepare(x, y, **columns)
+    per_epoch = -(-len(data.tokenized) // (data.texts_per_example * recipe.batch_size))
+    return max(round(recipe.epochs * per_epoch), recipe.steps or 0, 1)
+
+
+def _make_schedule(sparsity, steps, begin, end, frequency):
+    """tfmot's polynomial decay, so that one of its cuts falls on the last step: else the end would not be reached."""
+    if not 0 < sparsity < 1:
+        raise ValueError(f"sparsity={sparsity!r}: expected the share of zeros, between 0 and 1.")
+    begin = steps // 10 if begin is None else begin
+    end = max(begin + 1, 2 * steps // 3) if end is None else end
+    if not 0 <= begin < end <= steps:
+        raise ValueError(
+            f"begin={begin}, end={end}: the training has {steps:,} steps; expected 0 ≤ begin < end ≤ {steps:,}. More "
+            "epochs or a smaller batch_size make more steps."
+        )
+    frequency = max(1, (end - begin) // 20) if frequency is None else frequency
+    if not 1 <= frequency <= end - begin:
+        raise ValueError(f"frequency={frequency}: expected 1 to {end - begin}, the steps from begin to end.")
+    end = begin + (end - begin) // frequency * frequency
+    return load_tfmot().sparsity.keras.PolynomialDecay(
+        initial_sparsity=0.0, final_sparsity=sparsity, begin_step=begin, end_step=end, frequency=frequency
+    )
+
+
+# === Which ===
+
+
+class PruningMasks(keras.layers.Layer):
+    """Gives what it takes, counts the steps of training, and holds a mask for each kernel.
+
+    Args:
+        kernels: Variables that the model trains; each gets a constraint that keeps to its mask.
+        schedule: One of tfmot's: takes a step, gives whether to cut and the share of zeros.
+    """
+
+    def __init__(self, kernels, schedule, **kwargs):
+        super().__init__(**kwargs)
+        self.schedule = schedule
+        self.step = self.add_weight(name="step", shape=(), dtype="int32", initializer="zeros", trainable=False)
+        self.masks = []
+        for index, kernel in enumerate(kernels):
+            options = {"dtype": "bool", "initializer": "ones", "trainable": False}
+            mask = self.add_weight(name=f"mask_{index}", shape=kernel.shape, **options)
+            self.masks.append(mask)
+            kernel.constraint = self._keep_to(mask)
+        self.built = True
+
+    def call(self, outputs, training=None):
+        if training:
+            self.step.assign_add(1)
+        return outputs
+
+    def compute_output_spec(self, outputs, training=None):
+        return keras.tree.map_structure(lambda output: keras.KerasTensor(output.shape, output.dtype), outputs)
+
+    def _keep_to(self, mask):
+        def constrain(kernel):
+            kernel = tf.convert_to_tensor(kernel)
+            due, share = self.schedule(self.step.value)
+            mask.assign(tf.cond(due, lambda: _largest(kernel, share), lambda: tf.convert_to_tensor(mask.value)))
+            return tf.where(mask.value, kernel, 0.0)
+
+        return constrain
+
+
+def _largest(kernel, share):
+    """Where the weights are that stay: all but `share` of them, those of the smallest magnitude."""
+    # The bits of positive floats are ordered as the floats are, so the limit is found bit by bit, from the highest
+    # down: exact, and twelve times as fast as XLA sorts.
+    bits = tf.bitcast(tf.abs(kernel), tf.int32)
+    zeros = tf.cast(tf.round(share * tf.cast(tf.size(bits), tf.float32)), tf.int32)
+
+    def add_bit(place, limit):
+        higher = limit + tf.bitwise.left_shift(1, place)
+        fewer = tf.reduce_sum(tf.cast(bits < higher, tf.int32)) < zeros
+        return place - 1, tf.where(fewer, higher, limit)
+
+    _, limit = tf.while_loop(lambda place, _: place >= 0, add_bit, (tf.constant(30), tf.constant(0)))
+    return (bits > limit) | (zeros == 0)
+
+
+def _pruned(task, schedule):
+    """The task, told to train with masks; it shares the task's model."""
+    kind = type(task)
+
+    class Pruned(kind):
+        @property
+        def training_layers(self):
+            return (*task.training_layers, _LAYER)
+
+        def _build_for_training(self, encoder, **options):
+            model = super()._build_for_training(encoder, **options)
+            kernels = [weight for weight in model.trainable_weights if _prunes(weight.path)]
+            return keras.Model(model.input, PruningMasks(kernels, schedule, name=_LAYER)(model.output), name=model.name)
+
+        def _learned_beside(self, model):
+            return {**super()._learned_beside(model), _STEP: to_numpy(model.get_layer(_LAYER).step)}
+
+        def _score(self, outputs, data, metric):
+            outputs = dict(outputs)
+            step = int(outputs.pop(_STEP))
+            score = super()._score(outputs, data, metric)
+            if step >= schedule.end_step:
+                return score
+            # Not yet as sparse as asked: such weights must not be kept, however good they are.
+            return Score(-np.inf, score.degenerate, {**score.details, "not_yet_sparse": score.value})
+
+    twin = object.__new__(Pruned)
+    twin.__dict__.update(task.__dict__)
+    return twin

@@ -1,0 +1,1 @@
+"""Deployment: the chosen file with its proof, report and guides."""

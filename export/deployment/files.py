@@ -1,0 +1,99 @@
+"""A chosen file and its proof → the directory that an app, a server and a reader take over.
+
+Everything is written to a place of its own beside the target and moved there when all of it is done, the manifest last:
+a directory whose manifest fits is whole. A room of its own because it alone knows the layout.
+"""
+
+import os
+import re
+import secrets
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+from export.deployment.manifest import write_manifest
+from export.deployment.model_card import model_card
+from export.deployment.packages import write_golden
+from export.deployment.proof import Proof
+from export.deployment.report import report_page
+from export.deployment.result import Deployment
+from export.search.data import DeploymentData
+from export.serving.saving import save_serving
+from keras_bert.tasks.base.task import Task
+
+_GOLDEN = 20
+_VERSION = 1  # of the SavedModel
+
+
+def write_deployment(result: Deployment, task: Task, file: Path, data: DeploymentData, proof: Proof) -> None:
+    """Write all files of a deployment to its directory.
+
+    Args:
+        result: What was found.
+        task: The model that was chosen.
+        file: Its `.tflite` file.
+        data: The user's data.
+        proof: What was measured of it.
+    """
+    directory = result.directory
+    directory.mkdir(parents=True, exist_ok=True)
+    place = directory / f".new-{secrets.token_hex(4)}"
+    try:
+        place.mkdir()
+        shutil.copyfile(file, place / "model.tflite")
+        task.save(place / "keras")
+        _write_words(place / "vocab.txt", task.tokenizer.vocabulary)
+        if task.labels is not None:
+            _write_words(place / "labels.txt", task.labels)
+        write_golden(place / "model.tflite", data.validation.inputs[:_GOLDEN], place / "golden.json")
+        served = save_serving(
+            task, place / "saved_model", version=_VERSION, name=_name(directory), long_texts=_cut(task)
+        )
+        (place / "report.html").write_text(report_page(result, task, data, proof, served), encoding="utf-8")
+        (place / "model_card.md").write_text(model_card(result, task, data, proof), encoding="utf-8")
+        write_manifest(place, _facts(result, task))
+        _move_all(place, directory)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _name(directory):
+    """What requests call the model: the directory's name, in letters that a URL takes."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", directory.resolve().name).strip("-.") or "model"
+
+
+def _cut(task):
+    # A graph reads one row of a text; the file and the Keras model read all of its windows.
+    return "cut" if task.long_texts == "windows" else None
+
+
+def _write_words(path, words):
+    path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+
+
+def _facts(result, task):
+    return {
+        "task": task.name,
+        "metric": result.metric,
+        "teacher_score": result.teacher_score,
+        "accuracy_budget": result.budget,
+        "is_kept": result.is_kept,
+        "difference": None if result.interval is None else asdict(result.interval),
+        "chosen": asdict(result.chosen),
+        "reference": asdict(result.reference),
+        "notes": list(result.notes),
+        "candidates": [asdict(trial) for trial in result.trials],
+    }
+
+
+def _move_all(place, directory):
+    """Put new files in the place of old ones: each in one step, the manifest last."""
+    old = place / ".old"
+    old.mkdir()
+    for path in sorted(place.iterdir(), key=lambda path: path.name == "manifest.json"):
+        if path == old:
+            continue
+        target = directory / path.name
+        if target.is_dir():
+            os.rename(target, old / path.name)
+        os.replace(path, target)

@@ -1,0 +1,97 @@
+"""A chosen file beside its teacher → what can be shown of it: differences, mistakes, times, ops.
+
+Takes both models, the data and their files; gives `Proof`, values alone, which report, card and manifest show. A room
+of its own because it is measured once, for the one file that is written, and takes longer than a row of the search.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from export.runtime import load
+from export.search.data import DeploymentData
+from export.search.intervals import ScoreInterval
+from export.search.run import time_beside
+from export.verification.latency import BenchmarkReport, benchmark
+from export.verification.parity import ParityReport, verify
+from keras_bert.decoding import mean_by_owner
+from keras_bert.tasks.base.task import Task
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """Which classes are taken for which: a row for each true class, a column for each answer."""
+
+    labels: tuple[str, ...]
+    teacher: np.ndarray
+    file: np.ndarray
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was measured of the chosen file.
+
+    Args:
+        parity: How it agrees with the Keras model that it was made from; with the ops.
+        interval: Its score minus the teacher's; `None` where that cannot be told.
+        cold: Its size, memory and first answer, in a process of its own.
+        latency: Rows of tokens, the teacher's float32 milliseconds, and its own.
+        confusion: For tasks with one class a text.
+    """
+
+    parity: ParityReport
+    interval: ScoreInterval | None
+    cold: BenchmarkReport
+    latency: tuple[tuple[int, float, float], ...]
+    confusion: Confusion | None
+
+
+def gather_proof(teacher: Task, task: Task, data: DeploymentData, file: Path, reference: Path) -> Proof:
+    """Measure a chosen file.
+
+    Args:
+        teacher: The fine-tuned task.
+        task: The one that the file was made from.
+        data: The user's data.
+        file: The file.
+        reference: The teacher's float32 file.
+
+    Example:
+        ```python
+        print(gather_proof(teacher, student, data, Path("student.tflite"), Path("teacher.tflite")).parity)
+        ```
+    """
+    theirs, ours = time_beside(data, (teacher, reference), (task, file), rounds=5)
+    latency = zip(ours.by_length(), theirs.by_length(), strict=True)
+    return Proof(
+        parity=verify(task, file, data.validation),
+        interval=data.difference(teacher, task, load(file)),
+        cold=benchmark(file, repeats=10),
+        latency=tuple((tokens, before, now) for (tokens, now), (_, before) in latency),
+        confusion=_confusion(teacher, task, data, file),
+    )
+
+
+# === Classes ===
+
+
+def _confusion(teacher, task, data, file):
+    """Of tasks that give one class for each input; `None` for others."""
+    output = next((name for name in ("relation_logits", "class_logits") if name in teacher.model.output), None)
+    if output is None or teacher.labels is None or getattr(teacher, "kind", "single_label") != "single_label":
+        return None
+    rows = teacher._prepare(data.validation.labelled, None)
+    ready, outputs, own = data.file_outputs(task, load(file))
+    tables = [_count(output, teacher._outputs(rows.tokenized), rows, teacher.labels)]
+    tables.append(_count(output, outputs, own, ready.labels))
+    return Confusion(tuple(teacher.labels), *tables)
+
+
+def _count(output, outputs, rows, names):
+    labels = rows.labels[output] if isinstance(rows.labels, dict) else rows.labels
+    true = np.asarray(labels)[np.unique(rows.owners, return_index=True)[1]]
+    found = mean_by_owner(outputs[output], rows.owners).argmax(axis=-1)
+    table = np.zeros((len(names), len(names)), int)
+    np.add.at(table, (true, found), 1)
+    return table

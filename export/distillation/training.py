@@ -1,0 +1,249 @@
+"""A teacher, a student and texts → the student with what it could learn from the teacher, through `model.fit`.
+
+`distill` trains a student as `Task.fit` would, packed rows, recipes, resume and all, with more to aim at
+(`distillation/losses.py`): what the teacher makes of each text, computed once (`distillation/teacher_outputs.py`). Any
+task can be distilled, with labels or without. TinyBERT's two stages are two calls: first hidden states, relations or
+attention on any text, then logits and labels on the task's own.
+
+`keras.distillation.Distiller` is not behind it, because it asks the teacher anew in every step, which costs most of the
+training, and its losses cannot leave out padding; `benchmarks/distillation.py` has it as the peer.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from export.distillation.aims import SPANS, Aims, ScaledLoss
+from export.distillation.distances import ABSENT
+from export.distillation.losses import Layers, Logits, Vectors
+from export.distillation.teacher_outputs import teacher_outputs
+from export.tasks.measuring import choose_metric, for_data
+from export.tasks.teacher_labels import label_texts
+from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.finetuning.recipes import Recipe, find_recipe
+from keras_bert.finetuning.run import FinetuneReport
+from keras_bert.tasks.base.task import Task, is_pair_of_xy
+from keras_bert.tasks.multiple_choice.task import MultipleChoice
+from keras_bert.tasks.similarity.task import SentenceEmbedder
+from keras_bert.text.tokenized_texts import TokenVectors
+
+
+def distill(
+    teacher: Task | Sequence[Task],
+    student: Task,
+    x,
+    y=None,
+    *,
+    losses: Sequence | None = None,
+    label_weight: float = 0.5,
+    validation_data=None,
+    recipe: str | Recipe = "standard",
+    metric: str | None = None,
+    cache: str | os.PathLike | None = None,
+    directory: str | os.PathLike | None = None,
+    columns: dict | None = None,
+    verbose: int | str = "auto",
+    **changes,
+) -> FinetuneReport:
+    """Train a student on what its teacher thinks.
+
+    Args:
+        teacher: A fine-tuned task, or several of one kind whose logits are averaged (their layers are not).
+        student: A task of the same kind and labels, such as `make_student` gives; it is trained in place.
+        x, y: Examples in any form that `student.fit` takes; with `label_weight=0` also inputs of `predict`, such as a
+            plain list of strings.
+        losses: What to take from the teacher: `Logits`, `Hidden`, `Embeddings`, `Relations`, `Attention`, and for
+            sentence vectors `Vectors`; `None` is `Logits()`, or `Vectors()` for a `SentenceEmbedder`.
+        label_weight: What the examples' own labels count; 0 leaves them out, and there need be none.
+        validation_data: As for `fit`: it decides which weights to keep.
+        recipe: As for `fit`.
+        metric: As for `fit`.
+        cache: A directory for the teacher's outputs, which a second run with the same texts finds there.
+        directory: As for `fit`: where the state is kept, so that a killed run goes on.
+        columns: As for `fit`.
+        verbose: As for `fit`.
+        changes: Settings of the recipe to change, e.g. `learning_rate=3e-4, epochs=10`.
+
+    Returns:
+        The report of the training, as `fit` gives it.
+
+    Example:
+        ```python
+        student = make_student(teacher, num_layers=3)
+        distill(teacher, student, any_texts, label_weight=0, losses=[Relations(heads=12)])  # the general stage
+        print(distill(teacher, student, train, validation_data=dev, losses=[Logits(2.0), Relations(heads=12)]))
+
+        more = keras_bert.augment(texts, proposer=proposer, seed=1)  # the task stage, on many more texts
+        distill(teacher, student, more.texts, label_weight=0, validation_data=dev)
+        ```
+    """
+    teachers = [teacher] if isinstance(teacher, Task) else list(teacher)
+    check = None
+    if validation_data is not None:
+        given = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
+        check = student._prepare(*given, **(columns or {}))
+    twin, data = distilled_task(
+        teachers,
+        student,
+        x,
+        y,
+        losses=losses,
+        label_weight=label_weight,
+        columns=columns,
+        cache=cache,
+        verbose=verbose not in (0, "0"),
+    )
+    report = twin._fit_recipe(
+        data,
+        check,
+        find_recipe(recipe, **changes),
+        choose_metric(twin, twin._training_sample(data) if check is None else check, metric),
+        directory,
+        verbose,
+    )
+    student.__dict__.update(twin.__dict__)  # what was learned beside the model: transitions, thresholds
+    return report
+
+
+def distilled_task(
+    teachers: Sequence[Task],
+    student: Task,
+    x,
+    y=None,
+    *,
+    losses: Sequence | None = None,
+    label_weight: float = 0.5,
+    columns: dict | None = None,
+    cache: str | os.PathLike | None = None,
+    verbose: bool = False,
+) -> tuple[Task, PreparedData]:
+    """The student as a task that trains on what its teachers think, and the data with that beside the labels.
+
+    Args: As for `distill`.
+
+    Returns:
+        A twin of the student, which shares its model and whose training model has more outputs and losses; the data.
+    """
+    losses = [_default_loss(student)] if losses is None else list(losses)
+    _check(teachers, student, losses, label_weight)
+    columns = columns or {}
+    if not label_weight:
+        x, y, columns = label_texts(teachers[0], x, y, **columns)
+    data = student._prepare(x, y, **columns)
+    if label_weight:
+        student._check_training(data)
+    else:  # that all have the same label is then no mistake
+        Task._check_training(student, data)
+    ready = for_data(student, data)
+    aims = Aims(teachers[0], ready, losses)
+    targets = _targets(teachers, aims, (x, y, columns), data, cache, verbose)
+    twin = _distilled(ready, aims, label_weight, data)
+    return twin, replace(data, labels={**ready._targets(data.labels), **targets})
+
+
+def _default_loss(student):
+    return Vectors() if isinstance(student, SentenceEmbedder) else Logits()
+
+
+def _check(teachers, student, losses, label_weight):
+    if not teachers:
+        raise ValueError("There is no teacher; expected a fine-tuned task, or several.")
+    for teacher in teachers:
+        if teacher.name != student.name or teacher.labels != student.labels:
+            raise ValueError(
+                f"The teacher is for {teacher.name} with the labels {teacher.labels}, the student for {student.name} "
+                f"with {student.labels}; expected the same task and labels: make the student with make_student."
+            )
+    if not losses and not label_weight:
+        raise ValueError("There is nothing to learn: no losses, and label_weight=0.")
+    unknown = [loss for loss in losses if not isinstance(loss, Logits | Vectors | Layers)]
+    if unknown:
+        raise TypeError(
+            f"losses has {unknown[0]!r}; expected Logits, Vectors, Hidden, Embeddings, Relations or Attention."
+        )
+
+
+# === What the teacher says ===
+
+
+def _targets(teachers, aims, given, data, cache, verbose):
+    """The teacher's outputs as labels, a row for each row or group of the student's data."""
+    x, y, columns = given
+    found: dict[str, list] = {}
+    for teacher in teachers:
+        tokenized = teacher._prepare(x, y, **columns).tokenized
+        _check_aligned(tokenized, data.tokenized, aims)
+        model = aims.teacher_model(teacher)
+        names = tuple(name for name in model.output if aims.is_by_token(name))
+        outputs = teacher_outputs(teacher, model, tokenized, token_outputs=names, cache=cache, verbose=verbose)
+        for name, values in outputs.items():
+            found.setdefault(name, []).append(values)
+    splits = np.concatenate([[0], np.cumsum(data.tokenized.lengths)])
+    targets = {}
+    for name, values in found.items():
+        if len({part.shape[-1] for part in values}) > 1:
+            raise ValueError(f"The teachers' {name} differ in width: {[part.shape[-1] for part in values]}.")
+        mean = values[0] if len(values) == 1 else np.mean([np.asarray(part, np.float32) for part in values], axis=0)
+        if aims.losses[name][1] == SPANS:
+            mean = np.concatenate([mean, np.ones((len(mean), 1), mean.dtype)], axis=1)
+        if aims.is_by_token(name):
+            targets[name] = TokenVectors(np.asarray(mean), splits)
+        else:
+            targets[name] = _by_group(np.asarray(mean), aims.student, data)
+    return targets
+
+
+def _by_group(values, student, data):
+    """Where texts train in groups: `[texts, …]` → `[groups, G, …]`; of choices the logits alone, `[groups, G]`."""
+    if not student.trains_groups:
+        return values
+    grouped = values.reshape(-1, data.texts_per_example, values.shape[-1])
+    if not isinstance(student, MultipleChoice):
+        return grouped
+    there = np.arange(data.texts_per_example) < data.labels[:, 1:]
+    return np.where(there, grouped[..., 0], ABSENT).astype(np.float32)
+
+
+def _check_aligned(theirs, ours, aims):
+    if len(theirs) != len(ours):
+        raise ValueError(
+            f"The teacher reads the texts as {len(theirs):,} rows, the student as {len(ours):,}; give both the same "
+            "sequence_length."
+        )
+    by_token = [name for name in aims.losses if aims.is_by_token(name)]
+    if by_token and not np.array_equal(theirs.lengths, ours.lengths):
+        rows = np.flatnonzero(theirs.lengths != ours.lengths)
+        raise ValueError(
+            f"Teacher and student cut {len(rows):,} of {len(ours):,} texts into other pieces (first text {rows[0]}): "
+            f"{', '.join(by_token)} cannot be compared token by token. Give both one vocabulary, or take "
+            "Logits alone."
+        )
+
+
+# === Training ===
+
+
+def _distilled(student, aims, label_weight, data):
+    """The student, told to train on the aims too; it shares the student's model."""
+    kind = type(student)
+
+    class Distilled(kind):
+        @property
+        def training_layers(self):
+            return (*student.training_layers, *aims.projections)
+
+        def _build_for_training(self, encoder, **options):
+            return aims.extend(super()._build_for_training(encoder, **options), encoder)
+
+        def _training_loss(self):
+            own = {name: ScaledLoss(loss, label_weight) for name, loss in super()._training_loss().items()}
+            return {**own, **aims.keras_losses()}
+
+        def _training_sample(self, train):
+            return data.first_rows(256)
+
+    twin = object.__new__(Distilled)
+    twin.__dict__.update(student.__dict__)
+    return twin

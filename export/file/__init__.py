@@ -1,0 +1,1 @@
+"""TFLite files: reading, checking, editing, metadata."""

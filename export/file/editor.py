@@ -1,0 +1,151 @@
+"""Changing the graph of a `.tflite` file: new constants, tensors and ops, in the terms of the file's schema.
+
+A room of its own because three rewrites share it: tables, matrices, slices. Buffers belong to the file and tensors to a
+subgraph, and signatures share buffers: what is stored once must be rewritten once.
+"""
+
+import copy
+
+import numpy as np
+
+from export.file.contents import schema
+
+NUMPY_TYPES = {"FLOAT32": np.float32, "INT32": np.int32}
+
+
+class GraphEditor:
+    """One subgraph of a parsed file."""
+
+    def __init__(self, model, graph):
+        self.model, self.graph = model, graph
+        self.schema = schema()
+
+    # === Reading ===
+
+    def is_op(self, operator, name: str) -> bool:
+        """Whether an operator is the built-in op of that name."""
+        code = self.model.operatorCodes[operator.opcodeIndex]
+        return max(code.builtinCode, code.deprecatedBuiltinCode) == getattr(self.schema.BuiltinOperator, name)
+
+    def tensor(self, index):
+        """A tensor by its index."""
+        return self.graph.tensors[index]
+
+    def value(self, index: int, dtype: str = "FLOAT32") -> np.ndarray | None:
+        """A constant of that type; `None` for any other tensor."""
+        tensor = self.tensor(index)
+        data = self.model.buffers[tensor.buffer].data
+        if data is None or len(data) == 0 or tensor.type != getattr(self.schema.TensorType, dtype):
+            return None
+        shape = () if tensor.shape is None else tuple(tensor.shape)
+        return np.frombuffer(np.asarray(data, np.uint8).tobytes(), NUMPY_TYPES[dtype]).reshape(shape)
+
+    def extents(self, index: int) -> list[int]:
+        """The shape of a tensor, −1 where a size is known at run time alone."""
+        tensor = self.tensor(index)
+        has_unknown = tensor.shapeSignature is not None and len(tensor.shapeSignature)
+        return [int(size) for size in (tensor.shapeSignature if has_unknown else tensor.shape)]
+
+    def uses(self, index: int) -> list:
+        """The operators that read a tensor."""
+        return [operator for operator in self.graph.operators if index in operator.inputs]
+
+    # === Writing ===
+
+    def constant(self, name: str, array: np.ndarray, dtype: str, scale=None) -> int:
+        """A new constant; returns its tensor."""
+        return self.add_tensor(name, array.shape, dtype, self.buffer(array), scale=scale)
+
+    def buffer(self, array: np.ndarray) -> int:
+        """New bytes in the file; returns their number."""
+        buffer = self.schema.BufferT()
+        buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
+        self.model.buffers.append(buffer)
+        return len(self.model.buffers) - 1
+
+    def like(self, index: int, name: str, dtype: str, *, last: int | None = None, scale=None, zero_point=0) -> int:
+        """A new tensor with the shape of another, the last dimension replaced by `last` where given."""
+        other = self.tensor(index)
+        shape, signature = list(other.shape), other.shapeSignature
+        if last is not None:
+            shape[-1] = last
+            signature = None if signature is None else [*signature[:-1], last]
+        return self.add_tensor(f"{_text(other.name)}{name}", shape, dtype, 0, signature, scale, zero_point)
+
+    def operator(self, name: str, inputs, outputs, *, version: int = 1, options=None):
+        """A new operator, to be put into `graph.operators`. Its options are the schema's defaults unless given."""
+        operator = self.schema.OperatorT()
+        operator.opcodeIndex = self.opcode(name, version)
+        operator.inputs, operator.outputs = np.array(inputs, np.int32), np.array(outputs, np.int32)
+        kind = f"{''.join(part.capitalize() for part in name.split('_'))}Options"
+        if hasattr(self.schema.BuiltinOptions, kind):  # some ops, such as ROUND, have none
+            operator.builtinOptionsType = getattr(self.schema.BuiltinOptions, kind)
+            operator.builtinOptions = getattr(self.schema, f"{kind}T")() if options is None else copy.deepcopy(options)
+        return operator
+
+    def opcode(self, name: str, version: int) -> int:
+        """The number of an op and version in the file's list, added where it is not there yet."""
+        builtin = getattr(self.schema.BuiltinOperator, name)
+        for index, code in enumerate(self.model.operatorCodes):
+            if max(code.builtinCode, code.deprecatedBuiltinCode) == builtin and code.version == version:
+                return index
+        code = self.schema.OperatorCodeT()
+        code.builtinCode, code.deprecatedBuiltinCode, code.version = builtin, min(builtin, 127), version
+        self.model.operatorCodes.append(code)
+        return len(self.model.operatorCodes) - 1
+
+    def retype(self, index: int, dtype: str, scale, *, buffer: int | None = None) -> None:
+        """Make a constant one of another type; its rows have the scales, or all of it the one."""
+        tensor = self.tensor(index)
+        tensor.type = getattr(self.schema.TensorType, dtype)
+        tensor.quantization = self._quantization(scale, 0)
+        tensor.buffer = tensor.buffer if buffer is None else buffer
+
+    def add_tensor(self, name, shape, dtype: str, buffer: int = 0, signature=None, scale=None, zero_point=0) -> int:
+        """A new tensor; one with a buffer is a constant. `signature` is the shape with −1 for unknown sizes."""
+        tensor = self.schema.TensorT()
+        tensor.name = f"{name}_{len(self.graph.tensors)}"  # names must differ: calibrators and viewers go by them
+        tensor.shape, tensor.shapeSignature = np.array(shape, np.int32), signature
+        tensor.type, tensor.buffer = getattr(self.schema.TensorType, dtype), buffer
+        tensor.quantization = None if scale is None else self._quantization(scale, zero_point)
+        self.graph.tensors.append(tensor)
+        return len(self.graph.tensors) - 1
+
+    def _quantization(self, scale, zero_point):
+        parameters = self.schema.QuantizationParametersT()
+        parameters.scale = np.asarray(scale, np.float32).reshape(-1)
+        parameters.zeroPoint = np.full(parameters.scale.shape, zero_point, np.int64)
+        parameters.quantizedDimension = 0
+        return parameters
+
+
+def editors(model) -> list[GraphEditor]:
+    """An editor for each subgraph."""
+    return [GraphEditor(model, graph) for graph in model.subgraphs]
+
+
+def drop_unused(model) -> None:
+    """Empty the buffers that nothing refers to any more."""
+    used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
+    used |= {entry.buffer for entry in model.metadata or ()}
+    for index, buffer in enumerate(model.buffers):
+        if index not in used:
+            buffer.data = None
+
+
+def share_equal_buffers(model) -> None:
+    """Store once what several constants have in common: a table that is looked up and multiplied with, for one."""
+    first: dict[bytes, int] = {}
+    same = {
+        index: first.setdefault(np.asarray(buffer.data, np.uint8).tobytes(), index)
+        for index, buffer in enumerate(model.buffers)
+        if buffer.data is not None and len(buffer.data)
+    }
+    for graph in model.subgraphs:
+        for tensor in graph.tensors:
+            tensor.buffer = same.get(tensor.buffer, tensor.buffer)
+    drop_unused(model)
+
+
+def _text(name):
+    return name.decode() if isinstance(name, bytes) else str(name)

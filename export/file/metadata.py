@@ -1,0 +1,212 @@
+"""Vocabulary, labels and settings inside the `.tflite` file, so that one file is all that an app needs.
+
+`add_metadata` takes a converted file and gives the same file with what MediaPipe's `TextClassifier` and `TextEmbedder`,
+the Task Library's `BertNLClassifier` and `BertQuestionAnswerer`, and our own runtime (by `file/metadata_reader.py`)
+read. A room of its own because it is the one place that knows how these libraries find things in a file. What each of
+them asks of the graph:
+
+| library | graph |
+|---|---|
+| MediaPipe, both | one subgraph, so one signature: a fixed length or a dynamic one (which it never cuts) |
+| `TextClassifier` | one output, `probabilities` `[1, C]`: scores are shown as they come, so softmax is in the graph |
+| `TextEmbedder` | one output, `embedding` `[1, H]`: pooled |
+| `BertNLClassifier` | one fixed length; one output, `probabilities`; float32 or float16: no op newer than its runtime |
+| `BertQuestionAnswerer` | length 384; outputs `start_logits` and `end_logits`, `[1, 384]` each; float32 or float16 |
+
+They all lowercase ASCII and split by a simpler tokenizer than BERT's; `benchmarks/mediapipe_tokenizer.py` says how far
+it differs and what to do.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from export.file import metadata_schema as schema
+from export.file.archive import append_files
+from export.file.contents import read_signatures
+from export.file.metadata_reader import FORMAT, LABELS, MAX_BYTES, TASK, VOCABULARY, check_special_tokens, parse_files
+
+# What the libraries call our inputs and outputs; other names stay as they are.
+_INPUTS = {
+    "token_ids": ("ids", "Token ids: [CLS], the text, [SEP], padding."),
+    "segment_ids": ("segment_ids", "0 for the first text, 1 for the second."),
+    "padding_mask": ("mask", "1 for tokens, 0 for padding."),
+}
+_OUTPUTS = {
+    "probabilities": ("probability", "The probability of each class."),
+    "start_logits": ("start_logits", "For each token, how likely the answer begins there."),
+    "end_logits": ("end_logits", "For each token, how likely the answer ends there."),
+    "token_logits": ("token_logits", "For each token, how well each tag fits."),
+    "embedding": ("embedding", "The vector of the text."),
+}
+# The outputs whose last axis has a value for each label; of several, the first alone.
+_LABELLED = ("probabilities", "token_logits")
+
+
+def describe_task(task) -> dict[str, Any]:
+    """The arguments of `add_metadata` that a task model knows.
+
+    Example:
+        >>> content = add_metadata(content, **describe_task(classifier))  # doctest: +SKIP
+    """
+    tokenizer = task.tokenizer
+    if tokenizer.unknown_token != "[UNK]":
+        raise ValueError(f"The unknown token is {tokenizer.unknown_token!r}; readers of metadata expect '[UNK]'.")
+    return {
+        "task": task.name,
+        "kind": getattr(task, "kind", None),
+        "labels": task.labels,
+        "vocabulary": _named_tokens(tokenizer.vocabulary),
+        "tokenizer": {
+            "do_lower_case": tokenizer.lowercase,
+            "strip_accents": tokenizer.strip_accents,
+            "tokenize_chinese_chars": tokenizer.split_cjk,
+        },
+        "settings": task_settings(task),
+    }
+
+
+def _named_tokens(vocabulary):
+    """A vocabulary in which every token has a name: some real ones have an empty line, which readers would skip.
+
+    No text is ever split into an empty token, nor into one that looks like this.
+    """
+    return [token or f"[unused-{index}]" for index, token in enumerate(vocabulary)]
+
+
+def task_settings(task) -> dict[str, Any]:
+    """What a task was told, as its own directory has it and as its file will.
+
+    Example:
+        >>> task_settings(classifier)  # doctest: +SKIP
+        {'sequence_length': 128, 'long_texts': 'cut'}
+    """
+    own = {name: value for name, value in task._settings().items() if name != "kind"}  # that has its own place
+    return {"sequence_length": task.sequence_length, "long_texts": task.long_texts, **own}
+
+
+def add_metadata(
+    model: bytes,
+    *,
+    task: str,
+    vocabulary: Sequence[str],
+    tokenizer: Mapping[str, bool | None],
+    labels: Sequence[str] | None = None,
+    kind: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    name: str = "BERT",
+    description: str = "",
+) -> bytes:
+    """The same TFLite file with metadata and the files that go with it.
+
+    Lengths and names are read from the file's signatures. The weights are not touched.
+
+    Args:
+        model: The bytes of a file with a signature for each subgraph and all buffers inline.
+        task: The task's name, for our own runtime.
+        vocabulary: The tokens in the order of their ids.
+        tokenizer: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`.
+        labels: The names of the classes in the order of the outputs.
+        kind: The task's kind. `"single_label"` and `"multi_label"` need an output named `probabilities`.
+        settings: What else our own runtime needs; anything that JSON can say.
+        name: The name of the model, for people.
+        description: What it does, for people.
+
+    Example:
+        >>> content = add_metadata(content, name="sentiment", **describe_task(classifier))  # doctest: +SKIP
+        >>> print(read_metadata(content))  # doctest: +SKIP
+        sentiment  classification  lengths 128  2 labels  30,522 tokens
+    """
+    signatures = read_signatures(model)
+    labels = None if labels is None else tuple(labels)
+    _check_lines("The vocabulary", vocabulary)
+    check_special_tokens(tuple(vocabulary))
+    if labels is not None:
+        _check_lines("labels", labels)
+    for signature in signatures:
+        _check_outputs(signature, labels, kind)
+    about = {
+        "format": FORMAT,
+        "name": name,
+        "description": description,
+        "task": task,
+        "kind": kind,
+        "tokenizer": dict(tokenizer),
+        "signatures": {one.name: _length(one) for one in signatures if _takes_rows(one)},
+        "outputs": list(dict.fromkeys(name for signature in signatures for name in signature.outputs)),
+        "settings": dict(settings or {}),
+    }
+    files = {VOCABULARY: _join(vocabulary), TASK: json.dumps(about, indent=1, ensure_ascii=False).encode()}
+    if labels is not None:
+        files[LABELS] = _join(labels)
+    _check_sizes(files)
+    parse_files(files)  # what cannot be read again is an error now
+    subgraphs = [_describe_subgraph(signature, labels) for signature in signatures]
+    return append_files(schema.insert_metadata(model, schema.model_metadata(name, description, subgraphs)), files)
+
+
+def _check_lines(what, lines):
+    """The files have one entry a line, and readers skip lines that are empty."""
+    for index, line in enumerate(lines):
+        if not isinstance(line, str) or not line or "\n" in line or line.endswith("\r"):
+            raise ValueError(f"{what} has {line!r} at {index}; expected text that fits on a line and is not empty.")
+
+
+def _check_sizes(files):
+    for name, content in files.items():
+        if len(content) > MAX_BYTES[name]:
+            raise ValueError(
+                f"{name} would have {len(content):,} bytes; readers take {MAX_BYTES[name]:,}. Leave out what is long "
+                "in settings or vocabulary."
+            )
+
+
+def _check_outputs(signature, labels, kind):
+    shapes = {name: output.shape for name, output in signature.outputs.items()}
+    if "probabilities" not in shapes and kind in ("single_label", "multi_label"):
+        raise ValueError(
+            f"Signature {signature.name!r} gives {', '.join(shapes)}; a classifier for apps gives 'probabilities', "
+            "with softmax or sigmoid in the graph. The Task Library crashes on anything else."
+        )
+    name = _find_labelled(signature)
+    if name is not None and (labels is None or len(labels) != shapes[name][-1]):
+        raise ValueError(
+            f"Signature {signature.name!r} has {shapes[name][-1]} {name} and there are {len(labels or ())} labels; "
+            "expected a label for each."
+        )
+
+
+def _find_labelled(signature):
+    """The output whose classes have names, if there is one."""
+    return next((name for name in _LABELLED if name in signature.outputs), None)
+
+
+def _takes_rows(signature):
+    """Whether it is the way in for texts; a writer's graph for the next token goes on with what another has read."""
+    return "target_mask" not in signature.inputs
+
+
+def _length(signature):
+    """The number of tokens that a signature takes; None where it is open."""
+    shapes = {tensor.shape for name, tensor in signature.inputs.items() if name in _INPUTS}
+    if not shapes:
+        return None  # raw strings
+    if len(shapes) > 1 or len(shape := shapes.pop()) != 2:
+        raise ValueError(f"Signature {signature.name!r} takes {signature.inputs}; expected all as [1, length].")
+    return None if shape[1] == -1 else shape[1]
+
+
+def _describe_subgraph(signature, labels):
+    inputs = [schema.tensor(*_INPUTS.get(name, (name, ""))) for name in signature.inputs]
+    labelled = _find_labelled(signature)
+    files = [] if labels is None else [schema.associated_file(LABELS, "The classes.", schema.AXIS_LABELS)]
+    outputs = [
+        schema.tensor(*_OUTPUTS.get(name, (name, "")), files if name == labelled else ()) for name in signature.outputs
+    ]
+    takes_ids = set(signature.inputs) == set(_INPUTS)
+    vocabulary = schema.associated_file(VOCABULARY, "The tokens by their ids.", schema.VOCABULARY)
+    return schema.subgraph(signature.name, inputs, outputs, vocabulary=vocabulary if takes_ids else None)
+
+
+def _join(lines):
+    return "".join(f"{line}\n" for line in lines).encode()

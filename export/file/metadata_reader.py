@@ -1,0 +1,126 @@
+"""A `.tflite` file → what it says of itself: vocabulary, labels and settings.
+
+Takes a file that nobody vouches for, gives `FileMetadata`; whatever is wrong in it is a `ValueError`. A room of its own
+because it is what the device reads, and no more: `file/metadata.py` puts it there. Standard library alone.
+"""
+
+import json
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+from export.file.archive import read_files
+
+VOCABULARY, LABELS, TASK = "vocab.txt", "labels.txt", "keras_bert_task.json"
+FORMAT = 1  # of keras_bert_task.json
+_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+# A file is read only within these bounds; a real vocabulary has 0.2 to 1 MB, the settings of a large CRF as much.
+MAX_BYTES = {TASK: 4 << 20, LABELS: 1 << 20, VOCABULARY: 16 << 20}
+_MAX_LINES = 1_000_000
+_MAX_LENGTH = 1 << 16
+
+
+@dataclass(frozen=True)
+class FileMetadata:
+    """What a `.tflite` file says of itself.
+
+    Attributes:
+        name: The name of the model.
+        description: What it does, in a sentence.
+        task: The name of the task, e.g. `"classification"`.
+        kind: Its kind, e.g. `"single_label"`, or `None`.
+        labels: The names of the classes in the order of the outputs, or `None`.
+        vocabulary: The tokens in the order of their ids.
+        tokenizer: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`.
+        signatures: The length of each signature, by its key, shortest first; `None` is a dynamic length.
+        outputs: The names of the outputs in the signatures.
+        settings: What else the task needs: `sequence_length`, `long_texts`, and what its `_settings` say.
+    """
+
+    name: str
+    description: str
+    task: str
+    kind: str | None
+    labels: tuple[str, ...] | None
+    vocabulary: tuple[str, ...] = field(repr=False)
+    tokenizer: dict[str, bool | None]
+    signatures: dict[str, int | None]
+    outputs: tuple[str, ...]
+    settings: dict[str, Any]
+
+    def __str__(self) -> str:
+        lengths = "/".join("dynamic" if length is None else str(length) for length in self.signatures.values())
+        labels = "" if self.labels is None else f"  {len(self.labels)} labels"
+        return f"{self.name}  {self.task}  lengths {lengths}{labels}  {len(self.vocabulary):,} tokens"
+
+
+def read_metadata(path_or_bytes: str | os.PathLike | bytes) -> FileMetadata:
+    """What a `.tflite` file says of itself. The file may come from anywhere: whatever is wrong in it is a ValueError.
+
+    Example:
+        >>> metadata = read_metadata("sentiment.tflite")  # doctest: +SKIP
+        >>> metadata.labels  # doctest: +SKIP
+        ('negative', 'positive')
+    """
+    try:
+        return parse_files(read_files(path_or_bytes, MAX_BYTES))
+    except (ValueError, RecursionError) as error:  # the latter from json, on endless nesting
+        name = "These bytes" if isinstance(path_or_bytes, bytes) else path_or_bytes
+        raise ValueError(f"{name} cannot be used as an exported model: {error}") from None
+
+
+def parse_files(files: dict[str, bytes]) -> FileMetadata:
+    """The files behind a model, checked and put together."""
+    missing = [name for name in (TASK, VOCABULARY) if name not in files]
+    if missing:
+        raise ValueError(f"it has no {' and no '.join(missing)}; expected a file that export.convert wrote.")
+    about = json.loads(files[TASK].decode("utf-8"))
+    _check_about(about)
+    vocabulary = _split(files[VOCABULARY], VOCABULARY)
+    check_special_tokens(vocabulary)
+    return FileMetadata(
+        **{key: about[key] for key in ("name", "description", "task", "kind", "tokenizer", "settings")},
+        labels=_split(files[LABELS], LABELS) if LABELS in files else None,
+        vocabulary=vocabulary,
+        signatures=dict(sorted(about["signatures"].items(), key=lambda item: item[1] or _MAX_LENGTH)),
+        outputs=tuple(about["outputs"]),
+    )
+
+
+def check_special_tokens(vocabulary: tuple[str, ...]) -> None:
+    """An error where a vocabulary lacks a token that every row needs."""
+    missing = [token for token in _SPECIAL_TOKENS if token not in vocabulary]
+    if missing:
+        raise ValueError(f"The vocabulary has no {', '.join(missing)}; expected all of {', '.join(_SPECIAL_TOKENS)}.")
+
+
+def _split(content, name):
+    if content.count(b"\n") > _MAX_LINES:
+        raise ValueError(f"{name} has more than {_MAX_LINES:,} lines.")
+    # Not splitlines(): real vocabularies have tokens such as U+2028 that it takes for line ends.
+    lines = tuple(content.decode("utf-8").removesuffix("\n").split("\n"))
+    if "" in lines or len(set(lines)) != len(lines):
+        raise ValueError(f"{name} has an empty line or one that is there twice.")
+    return lines
+
+
+def _check_about(about):
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        found = about.get("format") if isinstance(about, dict) else type(about).__name__
+        raise ValueError(f"{TASK} has format {found!r}; this version reads {FORMAT}.")
+    texts = [about.get("name"), about.get("description"), about.get("task"), about.get("kind", 0)]
+    signatures, outputs, tokenizer = (about.get(key) for key in ("signatures", "outputs", "tokenizer"))
+    is_right = (
+        (all(isinstance(text, str) for text in texts[:3]) and isinstance(texts[3], str | None))
+        and (isinstance(signatures, dict) and signatures and all(map(_is_length, signatures.values())))
+        and (isinstance(outputs, list) and outputs and all(isinstance(name, str) for name in outputs))
+        and (isinstance(tokenizer, dict) and all(isinstance(value, bool | None) for value in tokenizer.values()))
+        and isinstance(about.get("settings"), dict)
+    )
+    if not is_right:
+        raise ValueError(f"{TASK} is not what export.convert writes: {str(about)[:200]}.")
+
+
+def _is_length(value):
+    return value is None or (type(value) is int and 0 < value <= _MAX_LENGTH)

@@ -1,0 +1,137 @@
+"""The flatbuffer side of metadata: a table more in a `.tflite` file.
+
+Takes the bytes of a TFLite file, gives the same file with a `TFLITE_METADATA` buffer; and builds the `ModelMetadata`
+table that MediaPipe and the Task Library read. A room of its own because it knows the numbers of fields in the metadata
+schema, and nothing else does. `flatbuffers` alone, no TensorFlow.
+"""
+
+from collections.abc import Sequence
+
+import flatbuffers
+
+from export.file.tables import IDENTIFIER, ModelTable
+
+METADATA_NAME = "TFLITE_METADATA"
+# BertTokenizerOptions came with this version of the metadata schema; older readers say so instead of guessing.
+MIN_PARSER_VERSION = "1.1.0"
+_METADATA_IDENTIFIER = b"M001"
+_ALIGNMENT = 64  # weights are aligned to 16 bytes; a multiple of it keeps every offset in the old file as it is
+
+# What stands in a model past the eighth field is about other files.
+_MODEL_FIELDS = 8
+
+# Of the metadata schema's enums.
+AXIS_LABELS, VOCABULARY = 2, 5
+_BERT_TOKENIZER = 4
+
+
+# === Writing into a TFLite file ===
+
+
+def insert_metadata(model: bytes, metadata: bytes) -> bytes:
+    """The same file with a `TFLITE_METADATA` buffer.
+
+    Flatbuffers are built from their end to their beginning, and offsets point forwards. So the old file becomes the
+    end of a new one, untouched, behind a new root that points into it: no weight is parsed, and no field gets lost.
+    """
+    root = ModelTable(model)
+    _check_insertable(root)
+    builder = flatbuffers.Builder(len(model) + len(metadata) + (1 << 16))
+    builder.Prep(_ALIGNMENT, len(model))
+    _place(builder, model)
+    end = builder.Offset()  # the builder counts from the end: what stood at byte p is now at end − p
+
+    buffers, entries = ([end - table.position for table in root.tables(slot)] for slot in (root.BUFFERS, root.METADATA))
+    builder.StartVector(1, len(metadata), 16)
+    _place(builder, metadata)
+    buffers.append(_write_table(builder, {0: _Offset(builder.EndVector())}))
+    # The number of the buffer is the one field that is no byte; 0 would be the empty buffer that every file has.
+    name = builder.CreateString(METADATA_NAME)
+    builder.StartObject(2)
+    builder.PrependUOffsetTRelativeSlot(0, name, 0)
+    builder.PrependUint32Slot(1, len(buffers) - 1, 0)
+    entries.append(builder.EndObject())
+
+    slots = [slot for slot in range(1, min(root.num_fields, _MODEL_FIELDS)) if root.place(slot) is not None]
+    moved = {slot: end - root.target(slot) for slot in slots}
+    moved |= {root.BUFFERS: _write_vector(builder, buffers), root.METADATA: _write_vector(builder, entries)}
+    builder.StartObject(_MODEL_FIELDS)
+    builder.PrependUint32Slot(root.VERSION, root.number(root.VERSION, "<I"), 0)
+    for slot, offset in moved.items():
+        builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
+    builder.Finish(builder.EndObject(), IDENTIFIER)
+    return bytes(builder.Output())
+
+
+def _check_insertable(root):
+    if any(len(root.vector(slot)) for slot in range(_MODEL_FIELDS, root.num_fields)):
+        raise ValueError("The weights are in files of their own; an app needs them in one. Convert without that.")
+    if METADATA_NAME in [entry.text(0) for entry in root.tables(root.METADATA)]:
+        raise ValueError("The file has metadata already; add metadata to the file as the converter wrote it.")
+    for number, buffer in enumerate(root.buffers):
+        if buffer.number(1, "<Q") > 1 or buffer.number(2, "<Q") > 1:
+            raise ValueError(
+                f"Buffer {number} is stored behind the flatbuffer, as ai-edge-quantizer does, at an offset that "
+                "metadata would shift; put the buffers inline first."
+            )
+
+
+# === Writing tables ===
+
+
+class _Offset(int):
+    """Something that the builder has written already."""
+
+
+def _place(builder, content):
+    builder.head -= len(content)
+    builder.Bytes[builder.head : builder.head + len(content)] = content
+
+
+def _write_vector(builder, offsets):
+    builder.StartVector(4, len(offsets), 4)
+    for offset in reversed(offsets):
+        builder.PrependUOffsetTRelative(offset)
+    return builder.EndVector()
+
+
+def _write_table(builder, table):
+    """A table from a dictionary: number of the field → text, table, list of tables, or the number of an enum."""
+    writers = {
+        str: builder.CreateString,
+        dict: lambda value: _write_table(builder, value),
+        list: lambda value: _write_vector(builder, [_write_table(builder, item) for item in value]),
+        _Offset: int,
+    }
+    offsets = {slot: writers[type(value)](value) for slot, value in table.items() if type(value) in writers}
+    builder.StartObject(max(table) + 1)
+    for slot, value in table.items():
+        if slot in offsets:
+            builder.PrependUOffsetTRelativeSlot(slot, offsets[slot], 0)
+        else:
+            builder.PrependUint8Slot(slot, value, 0)
+    return builder.EndObject()
+
+
+def associated_file(name: str, description: str, kind: int) -> dict:
+    """`AssociatedFile`: a file in the archive behind the model."""
+    return {0: name, 1: description, 2: kind}
+
+
+def tensor(name: str, description: str, files: Sequence[dict] = ()) -> dict:
+    """`TensorMetadata`: what an input or output is called, and the files that go with it."""
+    return {0: name, 1: description} | ({6: list(files)} if files else {})
+
+
+def subgraph(name: str, inputs: list[dict], outputs: list[dict], *, vocabulary: dict | None) -> dict:
+    """`SubGraphMetadata`: a graph's tensors, and BERT's tokenizer before it where there is a vocabulary."""
+    table = {0: name, 2: inputs, 3: outputs}
+    return table | ({5: [{0: _BERT_TOKENIZER, 1: {0: [vocabulary]}}]} if vocabulary else {})
+
+
+def model_metadata(name: str, description: str, subgraphs: list[dict]) -> bytes:
+    """The `ModelMetadata` flatbuffer."""
+    builder = flatbuffers.Builder(4096)
+    root = _write_table(builder, {0: name, 1: description, 3: subgraphs, 7: MIN_PARSER_VERSION})
+    builder.Finish(root, _METADATA_IDENTIFIER)
+    return bytes(builder.Output())

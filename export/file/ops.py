@@ -1,0 +1,72 @@
+"""Which ops a `.tflite` file needs, and how much of it the CPU delegate takes.
+
+Every LiteRT build runs the built-in ops; a Flex op needs TensorFlow on the phone, a custom one somebody's library. A
+graph that XNNPACK takes as one partition runs from the first layer to the last without handing tensors back and forth.
+"""
+
+import copy
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from export.file.contents import describe, parse, serialize
+from export.file.interpreter import open_interpreter
+
+
+@dataclass(frozen=True)
+class OpAudit:
+    """The ops of a file.
+
+    Args:
+        ops: How many of each, over all signatures.
+        custom_ops: The names of those that are not built in, Flex ops among them.
+        partitions: For each signature, the XNNPACK partitions; empty where they were not counted.
+    """
+
+    ops: Mapping[str, int]
+    custom_ops: tuple[str, ...]
+    partitions: Mapping[str, int]
+
+    def check(self, *, allowed: Collection[str] = ()) -> None:
+        """An error that names the ops which a stock runtime lacks, but for the `allowed` ones."""
+        if foreign := [name for name in self.custom_ops if name not in allowed]:
+            raise ValueError(
+                f"The file needs {', '.join(foreign)}, which LiteRT does not build in; "
+                "replace the layer that uses it with one of built-in ops."
+            )
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{name} {count}" for name, count in self.ops.items())
+        partitions = ", ".join(f"{name} {count}" for name, count in self.partitions.items())
+        return f"{counts}\nXNNPACK partitions: {partitions or 'not counted'}"
+
+
+def audit_ops(source: str | Path | bytes, *, count_partitions: bool = False) -> OpAudit:
+    """List the ops of a file.
+
+    Args:
+        source: The file, or its bytes.
+        count_partitions: Whether to build an interpreter for each signature and count what XNNPACK takes; needs LiteRT.
+
+    Example:
+        >>> audit = audit_ops("model.tflite", count_partitions=True)  # doctest: +SKIP
+        >>> audit.check()  # doctest: +SKIP
+        >>> audit.partitions  # doctest: +SKIP
+        {'length_128': 1}
+    """
+    summary = describe(source)
+    partitions = {}
+    if count_partitions:
+        model = parse(source)
+        for signature in summary.signatures:
+            partitions[signature.name] = _count_partitions(model, signature.subgraph)
+    return OpAudit(summary.ops, summary.custom_ops, partitions)
+
+
+def _count_partitions(model, subgraph):
+    # The interpreter lists the nodes of its first subgraph alone.
+    alone = copy.copy(model)
+    alone.subgraphs, alone.signatureDefs = [model.subgraphs[subgraph]], []
+    interpreter = open_interpreter(serialize(alone))
+    interpreter.allocate_tensors()
+    return sum(node["op_name"] == "DELEGATE" for node in interpreter._get_ops_details())

@@ -1,0 +1,1 @@
+"""Quantization: statistics, rounding, training with it."""

@@ -1,0 +1,256 @@
+"""A task, its data and a recipe → the same recipe with the few matrices that it hurts most in a wider type.
+
+Every matrix is rounded alone, and what that does to the outputs is measured on the user's data; then the worst are
+widened, as few as it takes to stay within the budget. The result is a `Recipe` to hand to `convert` (or to
+`train_quantized`), and prints as a table. Measured in Keras, with the numbers of the file
+(`quantization/training_model.py` computes what the file computes), so that a model with forty matrices costs forty
+passes over some hundred texts and not forty conversions. A room of its own because it decides, and nothing here knows a
+file. Needs the extra `quantize`.
+"""
+
+import copy
+import functools
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import tensorflow as tf
+from tqdm import tqdm
+
+from export.quantization.matrices import dense_layers
+from export.quantization.statistics import token_rows
+from export.recipes import RECIPES, Recipe, find_recipe
+from export.tasks.examples import read_examples, task_reader
+from export.tasks.outputs import app_outputs
+from export.verification.parity import relative_error
+from keras_bert.model.weights import copy_weights
+from keras_bert.tasks.base.task import Task
+
+_WIDER = {"int4": "dynamic_int8", "int8": "float16"}  # by what matrices are stored as
+_FLOAT, _NARROW, _WIDE = range(3)
+
+
+@dataclass(frozen=True)
+class MatrixError:
+    """What rounding one matrix alone does to the outputs: the root mean square of the change over theirs."""
+
+    name: str
+    error: float
+    values: int
+
+
+@dataclass(frozen=True)
+class MeasuredRecipe(Recipe):
+    """A recipe whose exceptions were chosen by measurement. Prints as a small table.
+
+    Args:
+        matrices: All matrices, the worst first; at the end those that are as wide already.
+        metric: What the budget is of.
+        float_score: The metric without quantization.
+        base_score: That of the recipe without exceptions.
+        score: That of this recipe.
+        budget: How much less than `float_score` it may be.
+        examples: How many examples were measured.
+    """
+
+    matrices: tuple[MatrixError, ...] = ()
+    metric: str = ""
+    float_score: float = 0.0
+    base_score: float = 0.0
+    score: float = 0.0
+    budget: float = 0.0
+    examples: int = 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether the budget is kept."""
+        return self.score >= self.float_score - self.budget - 1e-9
+
+    def __str__(self) -> str:
+        wide = [one for one in self.matrices if one.name in self.exceptions]
+        rest = [one for one in self.matrices if one.name not in self.exceptions]
+        share = sum(one.values for one in wide) / max(1, sum(one.values for one in self.matrices))
+        lines = [
+            f"{self.name} with {len(wide)} of {len(self.matrices)} matrices ({share:.0%} of their weights) wider; "
+            f"{self.metric} on {self.examples:,} examples:",
+            f"  float {self.float_score:.4f}   all {self.name} {self.base_score:.4f}   this {self.score:.4f}   "
+            + (f"within {self.budget:g}" if self.holds else f"NOT within {self.budget:g}"),
+        ]
+        lines += [f"  {one.name:<32}{one.error:>8.4f}   {self.exceptions[one.name]}" for one in wide]
+        lines += [f"  {one.name:<32}{one.error:>8.4f}" for one in rest[:3]]
+        return "\n".join(lines + ([f"  … {len(rest) - 3} more"] if len(rest) > 3 else []))
+
+
+def choose_precision(
+    task: Task,
+    data,
+    y=None,
+    *,
+    recipe: str | Recipe = "weight_int4",
+    budget: float = 0.01,
+    wider: str | None = None,
+    metric: str | None = None,
+    examples: int = 256,
+    columns: dict | None = None,
+    verbose: int | str = "auto",
+) -> MeasuredRecipe:
+    """Find the matrices that a recipe must not touch.
+
+    Args:
+        task: A trained task.
+        data: Inputs of `task.predict`, or labelled data in any form that `task.evaluate` takes.
+        y: The labels, where `data` is inputs.
+        recipe: `"weight_int4"`, `"static_int8"` or `"dynamic_int8"`.
+        budget: With labels, how much of the metric may be lost (0.01 is a point); without, the share of answers that
+            may change.
+        wider: The recipe that the worst matrices follow: by default `"dynamic_int8"` for int4, `"float16"` for int8.
+            `"float32"` is the other; on a CPU, files of any of them are one XNNPACK partition.
+        metric: What is measured; `None` is the task's own, `"agreement"` the share of answers that stay the same.
+        examples: The first so many are measured. Few make a coarse measure: a budget below one example's share is 0.
+        columns: Columns of a file with data, as for `task.evaluate`.
+        verbose: 0 for no progress bar.
+
+    Returns:
+        A `Recipe` for `convert`, with the same data as its calibration. Where the budget cannot be kept, every matrix
+        is widened and `.holds` is false.
+
+    Example:
+        ```python
+        mixed = export.choose_precision(classifier, "dev.tsv", recipe="weight_int4", budget=0.005)
+        print(mixed)
+        export.convert(classifier, "model.tflite", recipe=mixed, calibration="dev.tsv")
+        ```
+    """
+    base = find_recipe(recipe)
+    wider = wider or _WIDER.get(base.weights, "float32")
+    _check(task, base, wider, budget)
+    measure = _Measure(task, data, y, metric, examples, columns or {})
+    switches = measure.switch_products(base, RECIPES[wider])
+    expected = measure.outputs()
+    errors = _errors_alone(measure, switches, expected, verbose)
+    worst = sorted(switches, key=lambda name: (name in measure.unchanged, -errors[name]))
+
+    @functools.cache
+    def score(count):
+        """With the worst so many wide, and all others narrow."""
+        for place, name in enumerate(worst):
+            switches[name].assign(_WIDE if place < count else _NARROW)
+        return measure.score(expected, measure.outputs())
+
+    float_score = measure.score(expected, expected)
+    most = len(worst) - len(measure.unchanged)
+    # One after the other: on few examples one more may by chance be worse, which would mislead a bisection.
+    count = next((count for count in range(most) if score(count) >= float_score - budget - 1e-9), most)
+    sizes = {name: int(np.prod(layer.kernel.shape)) for name, layer in dense_layers(task.model).items()}
+    return MeasuredRecipe(
+        **{**asdict(base), "exceptions": dict.fromkeys(worst[:count], wider)},
+        matrices=tuple(MatrixError(name, errors[name], sizes[name]) for name in worst),
+        metric=measure.metric,
+        float_score=float_score,
+        base_score=score(0),
+        score=score(count),
+        budget=budget,
+        examples=measure.count,
+    )
+
+
+def _errors_alone(measure, switches, expected, verbose):
+    """What rounding each matrix does to the outputs while all others are float, by name."""
+    errors = {}
+    for name, switch in tqdm(switches.items(), desc="matrices", unit="matrix", disable=verbose in (0, "0")):
+        switch.assign(_NARROW)
+        found = measure.outputs()
+        changes = [relative_error(expected[output], found[output]) for output in expected]
+        errors[name] = float(np.sqrt(np.mean(np.square(changes))))
+        switch.assign(_FLOAT)
+    return errors
+
+
+def _check(task, base, wider, budget):
+    if not isinstance(task, Task):
+        raise ValueError(f"Expected a task, such as a TextClassifier; got {type(task).__name__}.")
+    if task.fresh_heads:
+        raise ValueError(f"The heads of this {type(task).__name__} are untrained; fit() it first.")
+    if base.exceptions:
+        raise ValueError(f"{base.name!r} has exceptions already; pass the recipe that they are of, by its name.")
+    if wider not in ("dynamic_int8", "float16", "float32"):
+        raise ValueError(f"wider={wider!r}: expected 'dynamic_int8', 'float16' or 'float32'.")
+    if not 0 <= budget < 1:
+        raise ValueError(f"budget={budget!r}: expected a share from 0 to below 1, such as 0.01 for one point.")
+    from export.quantization.plan import check_simulated
+
+    check_simulated(base)
+
+
+class _Switched:
+    """A product that is float, narrow or wide as a variable says: the graph is drawn once for all."""
+
+    def __init__(self, mode, products, narrow_kernel):
+        self.mode, self.products = mode, products
+        self.narrow_kernel = None if narrow_kernel is None else tf.constant(narrow_kernel)
+
+    def __call__(self, inputs, kernel, bias):
+        kernels = [kernel, kernel if self.narrow_kernel is None else self.narrow_kernel, kernel]
+        branches = [
+            functools.partial(product, inputs, one, bias) for product, one in zip(self.products, kernels, strict=True)
+        ]
+        return tf.switch_case(tf.identity(self.mode), branches)
+
+
+class _Measure:
+    """The data, a model whose products can be switched, and what its outputs are worth."""
+
+    def __init__(self, task, data, y, metric, examples, columns):
+        found = read_examples(task, data, y, **columns)
+        self.task, self.app, self.metric = copy.copy(task), app_outputs(task), metric
+        if found.labelled is not None and metric != "agreement":
+            self.data = task._prepare(found.labelled, None).first_rows(examples)
+            self.metric = metric or self.app.metric(task, self.data)
+            self.count = self.data.num_examples
+            return
+        if metric not in (None, "agreement"):
+            raise ValueError(f"metric={metric!r} needs labels, and the data has none.")
+        self.metric, self.inputs = "agreement", list(found.inputs[:examples])
+        self.reader = task_reader(task, task.sequence_length)
+        self.data, self.count = self.reader.prepare(self.inputs), len(self.inputs)
+
+    def switch_products(self, base, wide):
+        """A variable for each matrix that the recipe rounds: whether it is float, narrow or wide."""
+        from export.quantization.learned_scales import DynamicNumbers
+        from export.quantization.plan import plan_quantization
+        from export.quantization.training_model import DynamicProduct, ProductMaker, exchange, float_product
+
+        plan = plan_quantization(self._fresh_model(), base, token_rows(self.data.tokenized), static_vectors=False)
+        make_narrow, switches, self.unchanged = ProductMaker(plan.numbers), {}, set()  # what is as wide already
+
+        def make(name, layer):
+            if (narrow := make_narrow(name, layer)) is None:
+                return None
+            wider = DynamicProduct(layer, DynamicNumbers(8)) if wide.weights == "int8" else float_product
+            if wide.weights == "int8" and plan.numbers[name] == DynamicNumbers(8):
+                self.unchanged.add(name)
+            switches[name] = tf.Variable(_FLOAT, trainable=False)
+            return _Switched(switches[name], (float_product, narrow, wider), plan.kernels.get(name))
+
+        self.model = self._fresh_model()
+        exchange(self.model, make)
+        return switches
+
+    def _fresh_model(self):
+        model = self.task._build_from_config(self.task.config)
+        copy_weights(self.task.model, model)
+        return model
+
+    def outputs(self):
+        """What the model gives as its products are switched now."""
+        return self.task._outputs(self.data.tokenized, self.model)
+
+    def score(self, expected, outputs):
+        """What outputs are worth, beside those of the float model."""
+        if self.metric != "agreement":
+            return float(self.app.score(self.task, outputs, self.data, self.metric))
+        rows = self.data.tokenized
+        answers = [
+            self.reader.answers(self.app.from_task(self.task, part, rows), self.data, self.inputs)
+            for part in (expected, outputs)
+        ]
+        return float(self.reader.agreement(*answers))

@@ -1,0 +1,273 @@
+"""Answers from a `.tflite` file on the device: NumPy, LiteRT and `tokenizers`, no TensorFlow and no Keras.
+
+`load("model.tflite")` gives a callable: texts → the same answers as `task.predict`. Vocabulary, labels and settings are
+in the file. It is what an app does, in Python, so that the file can be tried before it is shipped; a room of its own
+because it must run where nothing else of this project is needed.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from export.file.metadata_reader import FileMetadata, read_metadata
+from export.runtime.readers import Reader, find_reader
+from export.runtime.row_runner import RowRunner
+from export.runtime.tokenizer import DeviceTokenizer
+from keras_bert.text.tokenized_texts import TokenizedTexts
+
+# === Tasks ===
+
+
+class Runtime:
+    """A loaded file; a subclass for each task says what it takes and gives. `load` finds the right one.
+
+    Args:
+        path: The `.tflite` file, or a directory that has it as `model.tflite`.
+        metadata: What it says of itself; `None` reads it.
+        num_threads: Threads of the interpreter.
+    """
+
+    task: ClassVar[str]  # which a file must be for
+    runner_type: ClassVar[type] = RowRunner
+
+    def __init__(self, path: str | os.PathLike, metadata: FileMetadata | None = None, *, num_threads: int = 1):
+        path = _find_file(path)
+        metadata = read_metadata(path) if metadata is None else metadata
+        if metadata.task != self.task:
+            raise ValueError(f"{path} is for the task {metadata.task!r}, not {self.task!r}; open it with load.")
+        self.metadata = metadata
+        self.reader = make_reader(path, metadata)
+        self._runner = self.runner_type(path, metadata, self.reader, num_threads)
+
+    def __call__(self, *given, **options) -> Any:
+        """The answers of the task's `predict`: one for one input, a list for a list."""
+        inputs, is_one = self.reader.inputs(*given)
+        if not inputs:
+            return []
+        data = self.reader.prepare(inputs)
+        answers = self.reader.answers(self.outputs(data.tokenized), data, inputs, **options)
+        return answers[0] if is_one else answers
+
+    @property
+    def longest(self) -> int:
+        """The most tokens of a row."""
+        return self.reader.sequence_length
+
+    def outputs(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
+        """What the file gives for each row, by name; what it gives for each token comes without padding."""
+        return self._runner.run(tokenized)
+
+    def row_of(self, length: int) -> TokenizedTexts:
+        """A row of that many tokens, whatever they say; for timing."""
+        if not 3 <= length <= self.longest:
+            raise ValueError(f"length={length}: the file takes rows of 3 to {self.longest} tokens.")
+        tokenizer = self.reader.tokenizer
+        ids, splits = np.full(length - 2, tokenizer.sep_id, np.int32), np.array([0, length - 2])
+        special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
+        return TokenizedTexts(ids, splits, None, None, *special)
+
+
+class Classifier(Runtime):
+    """Texts or pairs → labels with probabilities, or numbers where the model was trained for regression.
+
+    Example:
+        >>> classify = Classifier("model.tflite")  # doctest: +SKIP
+        >>> print(classify("wake me at seven")[0])  # doctest: +SKIP
+        set_alarm (98%)
+    """
+
+    task = "classification"
+
+
+class Tagger(Runtime):
+    """Texts, or lists of words, → entities with their places in the text.
+
+    Example:
+        >>> find = Tagger("names.tflite")  # doctest: +SKIP
+        >>> find("Ada lives in Malmö.")[1]  # doctest: +SKIP
+        Entity(text='Malmö', label='LOC', start=13, end=18, probability=0.98)
+    """
+
+    task = "tagging"
+
+
+class Answerer(Runtime):
+    """A question and a context, or a list of such pairs, → exact parts of the contexts.
+
+    Example:
+        >>> answer = Answerer("answers.tflite")  # doctest: +SKIP
+        >>> print(answer("Where does the train go?", "The train to Malmö leaves at nine."))  # doctest: +SKIP
+        Malmö (97%)
+    """
+
+    task = "question_answering"
+
+
+class RelationFinder(Runtime):
+    """Texts with two marked entities → the relations between them, with probabilities.
+
+    Example:
+        >>> relate = RelationFinder("relations.tflite")  # doctest: +SKIP
+        >>> print(relate("The <e1>lid</e1> of a <e2>jar</e2>.")[0])  # doctest: +SKIP
+        Component-Whole(e1,e2) (97%)
+    """
+
+    task = "relation"
+
+
+class AspectJudge(Runtime):
+    """Pairs of a sentence and an aspect → what the sentence says of it; or sentences, with `aspects` for each.
+
+    Example:
+        >>> judge = AspectJudge("aspects.tflite")  # doctest: +SKIP
+        >>> print(*judge("Great pizza, slow service.", aspects=["pizza", "service"]))  # doctest: +SKIP
+        pizza: positive (99%) service: negative (93%)
+    """
+
+    task = "aspect"
+
+    def __call__(self, texts, *, aspects=None):
+        """An `AspectPolarity` for each pair; with `aspects` a list of them for each sentence."""
+        if aspects is None:
+            return super().__call__(texts)
+        if isinstance(aspects, str):
+            raise TypeError(f"aspects={aspects!r} is one string; expected a list: [{aspects!r}].")
+        sentences = [texts] if isinstance(texts, str) else list(texts)
+        answers = [super(AspectJudge, self).__call__([(one, aspect) for aspect in aspects]) for one in sentences]
+        return answers[0] if isinstance(texts, str) else answers
+
+
+class Chooser(Runtime):
+    """A context and choices, or a list of such, → the choices with their probabilities, the likeliest first.
+
+    Example:
+        >>> choose = Chooser("endings.tflite")  # doctest: +SKIP
+        >>> print(choose("She opens the umbrella.", ["It sings.", "It stops the rain."])[0])  # doctest: +SKIP
+        It stops the rain. (96%)
+    """
+
+    task = "multiple_choice"
+
+
+class Assistant(Runtime):
+    """Commands → an intent and slots with their places in the text.
+
+    Example:
+        >>> understand = Assistant("assistant.tflite")  # doctest: +SKIP
+        >>> print(understand("wake me at six"))  # doctest: +SKIP
+        set_alarm (98%): six (time, 97%)
+    """
+
+    task = "intent_slots"
+
+
+class Embedder(Runtime):
+    """Texts → vectors, float32 `[n, H]`; one text gives one, `[H]`. With it `similarity` and `search`.
+
+    Example:
+        >>> embed = Embedder("embedder.tflite")  # doctest: +SKIP
+        >>> embed.similarity(["a cat", "a car"], ["a kitten"])  # doctest: +SKIP
+        array([[0.8], [0.3]])
+    """
+
+    task = "similarity"
+
+    def __call__(self, texts):
+        """The vectors of texts."""
+        vectors = super().__call__(texts)
+        return vectors if isinstance(texts, str) or not len(vectors) else np.stack(vectors)
+
+    def similarity(self, first, second) -> np.ndarray:
+        """The cosine of each text with each other, `[n, m]`; vectors that are made already will do as well."""
+        from keras_bert.decoding.similarity import cosine_matrix
+
+        return cosine_matrix(*map(self._vectors, (first, second)))
+
+    def search(self, queries, collection, *, top: int = 5) -> list:
+        """The texts of a collection that are nearest to each query, as `SentenceEmbedder.search` gives them."""
+        from keras_bert.decoding.similarity import search_vectors
+
+        if isinstance(queries, str):
+            return self.search([queries], collection, top=top)[0]
+        texts = None if isinstance(collection, np.ndarray) else list(collection)
+        return search_vectors(self._vectors(queries), self._vectors(collection), top=top, texts=texts)
+
+    def _vectors(self, given):
+        if isinstance(given, np.ndarray) and given.dtype.kind == "f":
+            return given
+        return self([given] if isinstance(given, str) else list(given))
+
+
+_ALL = (AspectJudge, Assistant, Answerer, Chooser, Classifier, Embedder, RelationFinder, Tagger)
+_RUNTIMES = {runtime.task: runtime for runtime in _ALL}
+_WRITER = "seq2seq"  # its loop is loaded where there is such a file
+
+
+def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
+    """Open a file that `export.convert` wrote from a task, or a directory that has it as `model.tflite`.
+
+    Args:
+        path: The file. What it says of itself is checked before anything is run.
+        num_threads: Threads of the interpreter.
+
+    Returns:
+        A callable: a text or a list of texts → the answers of `task.predict`.
+
+    Example:
+        >>> answer = load("model.tflite")  # doctest: +SKIP
+        >>> print(answer("wake me at seven")[0])  # doctest: +SKIP
+        set_alarm (98%)
+    """
+    path = _find_file(path)
+    metadata = read_metadata(path)
+    if metadata.task == _WRITER:
+        from export.runtime.writer import Writer
+
+        return Writer(path, metadata, num_threads=num_threads)
+    if metadata.task not in _RUNTIMES:
+        raise ValueError(
+            f"{path} is for the task {metadata.task!r}; this version knows {', '.join([*_RUNTIMES, _WRITER])}."
+        )
+    return _RUNTIMES[metadata.task](path, metadata, num_threads=num_threads)
+
+
+def _find_file(path):
+    path = Path(path).expanduser()
+    path = path / "model.tflite" if path.is_dir() else path
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")
+    return path
+
+
+def make_reader(path: str | os.PathLike, metadata: FileMetadata) -> Reader:
+    """How a file reads; what it says of itself is checked here, before anything is run.
+
+    Args:
+        path: The file's name, for errors.
+        metadata: What it says.
+
+    Example:
+        >>> make_reader("model.tflite", read_metadata("model.tflite")).sequence_length  # doctest: +SKIP
+        128
+    """
+    limit = metadata.settings.get("sequence_length", 512)
+    if type(limit) is not int or limit < 3:
+        raise ValueError(f"{path} has sequence_length={limit!r}; expected a number of tokens, 3 or more.")
+    try:
+        reader = find_reader(metadata.task)(
+            DeviceTokenizer(metadata.vocabulary, metadata.tokenizer),
+            sequence_length=min(limit, max(length or limit for length in metadata.signatures.values())),
+            labels=metadata.labels,
+            kind=metadata.kind,
+            settings=metadata.settings,
+        )
+    except ValueError as error:
+        raise ValueError(f"{path} has {error}") from None
+    if missing := [name for name in reader.outputs if name not in metadata.outputs]:
+        raise ValueError(
+            f"{path} is for {metadata.task}, has the outputs {list(metadata.outputs)} and not {', '.join(missing)}, "
+            "which do not go together; export it again."
+        )
+    return reader

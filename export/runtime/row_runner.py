@@ -1,0 +1,96 @@
+"""A `.tflite` file and rows of tokens → what its graph gives for each row, by name.
+
+Takes a file with its metadata, gives `RowRunner`. A room of its own because here alone an interpreter is asked; what
+rows are made of and what outputs mean is the readers'. LiteRT and NumPy alone.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from export.file.interpreter import open_interpreter
+from export.file.metadata_reader import FileMetadata
+from export.runtime.readers.reader import Reader
+from keras_bert.text.tokenized_texts import TokenizedTexts
+
+_INPUTS = ("token_ids", "segment_ids", "padding_mask")
+
+
+class RowRunner:
+    """The signatures of a file; each row runs through the shortest that it fits.
+
+    Args:
+        path: The file.
+        metadata: What it says of itself.
+        reader: Which of its outputs count, and which of them have a value for each token.
+        num_threads: Threads of the interpreter.
+    """
+
+    def __init__(self, path: Path, metadata: FileMetadata, reader: Reader, num_threads: int):
+        self._path, self._interpreter = path, open_interpreter(path, num_threads=num_threads)
+        if missing := set(metadata.signatures) - set(self._interpreter.get_signature_list()):
+            raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have.")
+        self._lengths = metadata.signatures
+        self._runners: dict = {}
+        self._outputs, self._token_outputs = reader.outputs, reader.token_outputs
+        for key, length in self._lengths.items():
+            self._check_signature(path, key, length)
+
+    def run(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
+        """The outputs of all rows, one at a time: the files have batch 1.
+
+        Those with a value for each token come as `[tokens, …]`, without padding, row after row.
+        """
+        ids, splits, second_begins = tokenized.packed()
+        rows = [
+            self._run_row(ids[splits[i] : splits[i + 1]], int(second_begins[i]), tokenized.pad_id)
+            for i in range(len(tokenized))
+        ]
+        return {name: np.concatenate([row[name] for row in rows]) for name in self._outputs}
+
+    def _run_row(self, ids, second_begins, pad_id):
+        key, length = next((key, n) for key, n in self._lengths.items() if n is None or n >= len(ids))
+        length = len(ids) if length is None else length
+        token_ids = np.full((1, length), pad_id, np.int32)
+        token_ids[0, : len(ids)] = ids
+        places = np.arange(length)[None, :]
+        inputs = {
+            "token_ids": token_ids,
+            "segment_ids": ((places >= second_begins) & (places < len(ids))).astype(np.int32),
+            "padding_mask": (places < len(ids)).astype(np.int32),
+        }
+        try:
+            outputs = self._runner(key)(**inputs)
+        except (RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"{self._path} cannot be run: {error}. It is damaged, or needs a newer LiteRT; export it again."
+            ) from None
+        return {name: self._without_padding(name, outputs[name], len(ids)) for name in self._outputs}
+
+    def _without_padding(self, name, values, tokens):
+        is_of_tokens = name in self._token_outputs
+        if values.ndim < 1 + is_of_tokens or len(values) != 1 or (is_of_tokens and values.shape[1] < tokens):
+            raise ValueError(
+                f"{self._path} gives {name} of shape {values.shape} for a row of {tokens} tokens; export it again."
+            )
+        return values[0, :tokens] if is_of_tokens else values
+
+    def _check_signature(self, path, key, length):
+        """An error where metadata and graph differ, which the interpreter would name by the number of a node."""
+        inputs = self._runner(key).get_input_details()
+        shapes = {name: tuple(map(int, details["shape_signature"])) for name, details in inputs.items()}
+        expected = dict.fromkeys(_INPUTS, (1, -1 if length is None else length))
+        if shapes != expected:
+            raise ValueError(f"{path}: the signature {key!r} takes {shapes}, not {expected} as its metadata says.")
+        outputs = self._runner(key).get_output_details()
+        if missing := [name for name in self._outputs if name not in outputs]:
+            raise ValueError(
+                f"{path}: the signature {key!r} gives {', '.join(outputs)}; its task needs {', '.join(missing)} too. "
+                "Export it again."
+            )
+
+    def _runner(self, key):
+        """Its tensors are allocated when it first runs, not here."""
+        if key not in self._runners:
+            self._runners[key] = self._interpreter.get_signature_runner(key)
+        return self._runners[key]

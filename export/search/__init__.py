@@ -1,0 +1,1 @@
+"""The search for the smallest model that keeps an accuracy promise."""

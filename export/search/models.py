@@ -1,0 +1,180 @@
+"""A plan and a teacher → the smaller model, trained, on the disk: made once, taken from there afterwards.
+
+Takes `ModelPlan`s, gives tasks. A room of its own because several files are made from one model, a search that was
+killed goes on with the models that it has, and each way to a smaller model is a function of its own elsewhere.
+"""
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import export
+from export.distillation.losses import Hidden, Logits
+from export.search.candidates import ModelPlan
+from export.search.data import DeploymentData
+from export.tasks.examples import Examples
+from keras_bert.data.augmentation import NearestWords, augment
+from keras_bert.data.inputs import as_rows
+from keras_bert.model.weights import copy_weights
+from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.base.saved_tasks import load_task
+from keras_bert.tasks.base.task import Task
+
+_DONE = "done.json"
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model that a plan gave.
+
+    Args:
+        task: The model as a task.
+        score: The metric on the validation data, in Keras.
+        seconds: What making it took.
+        notes: What was done, in words.
+    """
+
+    task: Task
+    score: float
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+class ModelMaker:
+    """Makes the models of a search.
+
+    Args:
+        teacher: The fine-tuned task.
+        data: What to train on; its validation data decides on the weights that are kept.
+        teacher_score: The teacher's metric on the validation data.
+        directory: Where models are kept.
+        verbose: As for `fit`.
+    """
+
+    def __init__(self, teacher: Task, data: DeploymentData, teacher_score: float, directory: Path, *, verbose: int = 0):
+        self.teacher, self.data, self.teacher_score = teacher, data, teacher_score
+        self.train, self.validation = data.train, data.validation
+        self.directory, self.verbose = directory, verbose
+        self._augmented: dict[int, Examples] = {}
+        self._last: tuple[str, BuiltModel] | None = None  # of several files in a row, most share a model
+
+    def is_made(self, plan: ModelPlan) -> bool:
+        """Whether the model is there already."""
+        return not plan.needs_training or (self.directory / plan.key / _DONE).is_file()
+
+    def make(self, plan: ModelPlan) -> BuiltModel:
+        """The model of a plan; from the disk where it was made before."""
+        if not plan.needs_training:
+            return BuiltModel(self.teacher, self.teacher_score)
+        if self._last is None or self._last[0] != plan.key:
+            self._last = (plan.key, self._open(plan) if self.is_made(plan) else self._build(plan))
+        return self._last[1]
+
+    def _open(self, plan):
+        place = self.directory / plan.key
+        known = json.loads((place / _DONE).read_text(encoding="utf-8"))
+        return BuiltModel(load_task(place / "task"), known["score"], known["seconds"], tuple(known["notes"]))
+
+    def _build(self, plan):
+        if self.train is None:
+            raise ValueError(f"{plan.name!r} is made from training data, and there is none; pass train=.")
+        place, start = self.directory / plan.key, time.perf_counter()
+        task, notes = self._shrink(plan) if plan.start is None else (self._copy_of(plan.start), ())
+        if plan.training is not None:
+            task = self._train(plan, task, place / "state")
+        built = BuiltModel(task, self.data.score_task(task), time.perf_counter() - start, notes)
+        shutil.rmtree(place / "task", ignore_errors=True)  # half of one, where a run was killed
+        task.save(place / "task")
+        known = {"score": built.score, "seconds": built.seconds, "notes": notes, "plan": repr(plan)}
+        write_whole(place / _DONE, json.dumps(known, ensure_ascii=False) + "\n")
+        shutil.rmtree(place / "state", ignore_errors=True)
+        return built
+
+    def _copy_of(self, plan):
+        """The finished model of a plan, to be changed: its own stays as it is."""
+        task = self.make(plan).task
+        twin = task.on_encoder(task.config)
+        copy_weights(task.model, twin.model)
+        twin.fresh_heads = False
+        return twin
+
+    # === Smaller ===
+
+    def _shrink(self, plan):
+        """The teacher with fewer tokens, blocks and numbers; gives the task and what was done."""
+        task, notes = self.teacher, []
+        if plan.trim is not None:
+            texts, others = (flat_texts(part) for part in (self._texts(plan).inputs, self.validation.inputs))
+            task, report = export.trim_vocabulary(task, texts, held_out=others, min_count=plan.trim)
+            notes.append(str(report))
+        for part, keep in plan.cuts.items():
+            task, report = getattr(export, f"remove_{part}")(task, self.train.labelled, keep=keep, verbose=False)
+            notes.append(str(report))
+        if plan.sizes:
+            seed = plan.training.seeds[0]
+            task = export.make_student(task, seed=seed, verbose=False, **dict(plan.sizes))
+        return task, tuple(notes)
+
+    # === Training ===
+
+    def _texts(self, plan):
+        """The training data, with copies where the plan asks for them."""
+        if not plan.copies:
+            return self.train
+        if plan.copies not in self._augmented:
+            self._augmented[plan.copies] = self._augment(plan)
+        return self._augmented[plan.copies]
+
+    def _augment(self, plan):
+        rows = self.train.labelled
+        if self.teacher.name != "classification":
+            raise ValueError(f"copies={plan.copies} are for classifiers of texts; this is {self.teacher.name}.")
+        more = augment(
+            rows.texts,
+            rows.pairs if rows.has_pairs else None,
+            proposer=NearestWords(self.teacher.model, self.teacher.tokenizer),
+            seed=self.data.seed,
+            per_text=plan.copies,
+            progress=False,
+        )
+        inputs = more.texts if more.pairs is None else list(zip(more.texts, more.pairs, strict=True))
+        labels = rows.labels
+        spread = [labels[row] for row in more.rows]
+        return Examples(inputs, as_rows(inputs, spread, numeric=self.teacher.kind == "regression"))
+
+    def _train(self, plan, task, state):
+        """Train a smaller model on what the teacher thinks and on the labels."""
+        options = {
+            "validation_data": self.validation.labelled,
+            "recipe": plan.training,
+            "cache": self.directory / "teacher",
+            "directory": state,
+            "verbose": self.verbose,
+        }
+        if plan.copies:
+            options["label_weight"] = 0.0  # a word more or less may change what a text means
+        rows = self._texts(plan).labelled
+        if plan.quantized is None:
+            # What is left of the teacher is as wide: its last states say more than its answers do.
+            is_wide = plan.cuts and not plan.sizes and self.teacher.name != "similarity"
+            losses = [Logits(), Hidden()] if is_wide else None
+            export.distill(self.teacher, task, rows, losses=losses, **options)
+        else:
+            export.train_quantized(task, rows, teacher=self.teacher, quantization=plan.quantized, **options)
+        return task
+
+
+def flat_texts(inputs) -> list[str]:
+    """All strings in what a task takes: texts, pairs, words, contexts with choices, texts with marked entities.
+
+    Example:
+        >>> flat_texts(["a", ("b", ["c", "d"])])
+        ['a', 'b', 'c', 'd']
+    """
+    texts = []
+    for part in inputs:
+        part = getattr(part, "text", part)
+        texts += [part] if isinstance(part, str) else flat_texts(part)
+    return texts

@@ -1,0 +1,1 @@
+"""Tasks to SavedModels for TF Serving."""

@@ -1,0 +1,90 @@
+"""A task → the functions that a server calls: raw strings in, answers by name out, all of it one TensorFlow graph.
+
+Takes a task, gives `Signature` values ready to be saved: tokenizer, packing, model and decoding. A room of its own
+because it is the graph, and `serving/saving.py` the files; what each task takes and gives is in `serving/tasks.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tensorflow as tf
+
+from export.serving.graph import SharedGraph
+from export.serving.tasks import FORMS, PREDICT, find_served
+from keras_bert.model.encoder import INPUT_NAMES
+from keras_bert.tasks.base.task import Task
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A function with named inputs and outputs, and the kind of request that it answers."""
+
+    function: Callable[[dict], dict]
+    inputs: dict[str, tf.TensorSpec]
+    method: str = PREDICT
+    texts: tuple[str, ...] = ()  # which raw strings a row has: inputs, or features of a tf.Example
+    expected: Callable[..., dict] | None = None  # what Keras says to them, where it is not `ServedTask.expect`
+
+
+def build_signatures(
+    task: Task, forms: Sequence[str], decodings: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Signature]:
+    """The signatures of a task, `serving_default` first.
+
+    Args:
+        task: A task in `SERVED`.
+        forms: Keys of `FORMS`. The first is what `serving_default` takes; another has signatures of its own, such as
+            `serving_pairs` and `classify_pairs`.
+        decodings: For a task that writes: other ways to write, each a signature.
+
+    Example:
+        >>> list(build_signatures(classifier, ["texts"]))
+        ['serving_default', 'classify', 'from_ids']
+    """
+    served, graph = find_served(task), SharedGraph(task)
+    signatures = {}
+    for form in forms:
+        names, is_default = FORMS[form], form == forms[0]
+        signatures["serving_default" if is_default else f"serving_{form}"] = _string_signature(graph, served, names)
+        if served.ranking is not None:
+            key, method, answers = served.ranking(task)
+            signatures[key if is_default else f"{key}_{form}"] = _example_signature(graph, answers, names, method)
+
+    if decodings is not None and served.variants is None:
+        raise ValueError(f"decodings= is for tasks that write; {task.name!r} does not.")
+    variants = {} if served.variants is None else served.variants(decodings)
+    for key, (serve, expected) in variants.items():
+        signatures[key] = _string_signature(graph, replace(served, serve=serve), FORMS[forms[0]], expected)
+
+    def from_ids(inputs):
+        if served.serve_ids is not None:
+            return served.serve_ids(graph, inputs)
+        outputs = graph.forward(inputs)
+        return {**outputs, **served.answers(task, outputs)}
+
+    ids = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
+    signatures["from_ids"] = Signature(from_ids, ids)
+    return {"serving_default": signatures["from_ids"], **signatures}
+
+
+def _string_signature(graph, served, names, expected=None):
+    """Raw strings `[B]`, an input for each text of a row."""
+
+    def serve(rows):
+        return served.serve_strings(graph, *(rows[name] for name in names))
+
+    inputs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
+    return Signature(serve, inputs, texts=names, expected=expected)
+
+
+def _example_signature(graph, answers, names, method):
+    """What Classify and Regress requests bring: serialized tf.Examples as `inputs`, a feature for each text."""
+
+    def serve(requests):
+        features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+        rows = tf.io.parse_example(requests["inputs"], features)
+        packed, _ = graph.pack(*(rows[name] for name in names))
+        return answers(graph.forward(packed))
+
+    return Signature(serve, {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}, method, texts=names)

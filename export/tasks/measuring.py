@@ -1,0 +1,116 @@
+"""A task and labelled data in any form → the task ready for that data, the data as rows, and how good the task is.
+
+Takes what `fit` takes; gives a copy of the task that knows the loss and the measure which belong to the data, and
+numbers (loss and score). A room of its own because everything that makes a model smaller begins by measuring it on the
+user's data, and a few tasks choose loss and measure by the data (pairs with scores or without).
+"""
+
+import copy
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.batching.length_buckets import bucket_boundaries, bucketed_batches
+from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.finetuning.recipes import Recipe
+from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
+from keras_bert.tasks.similarity.task import SentenceEmbedder
+
+
+def prepare(
+    task: Task, x, y=None, *, columns: dict | None = None, examples: int | None = None
+) -> tuple[Task, PreparedData]:
+    """A copy of the task (with the same model) that is ready for labelled data, and the data.
+
+    Args:
+        task: A trained task.
+        x, y: Examples in any form that `task.fit` takes.
+        columns: As for `task.fit`.
+        examples: At most that many rows, the first ones.
+
+    Example:
+        ```python
+        ready, data = prepare(classifier, "dev.tsv", columns={"text": "sentence"})
+        ```
+    """
+    if task.fresh_heads:
+        raise ValueError(
+            f"The heads of this {type(task).__name__} are untrained; fit() it first: nothing is important yet."
+        )
+    data = task._prepare(x, y, **(columns or {}))
+    data = data if examples is None else data.first_rows(examples)
+    task._check_training(data)
+    return for_data(task, data), data
+
+
+def for_data(task: Task, data: PreparedData) -> Task:
+    """A copy of the task, with the same model, whose loss is that of the data."""
+    ready = copy.copy(task)
+    ready.texts_per_example = data.texts_per_example
+    if isinstance(ready, SentenceEmbedder):
+        ready._pair_loss = CosineScoreLoss() if _has_scores(data) else ContrastiveLoss()
+    return ready
+
+
+def choose_metric(task: Task, data: PreparedData, metric: str | None = None) -> str:
+    """The measure of a task on this data: the one given, or the task's own."""
+    if metric is None and isinstance(task, SentenceEmbedder) and not _has_scores(data):
+        return "accuracy@1"
+    return metric or task.default_metric
+
+
+def _has_scores(data):
+    return data.labels is None or data.labels.ndim == 1
+
+
+def training_step(
+    task: Task, data: PreparedData, *, batch_size: int = 32
+) -> tuple[keras.Model, tf.data.Dataset, Callable]:
+    """The model as it trains (without dropout), its batches, and a function from a batch's outputs to its loss.
+
+    The loss is the sum over what counts (texts or tokens), so that losses of batches can be added up.
+    """
+    model = task._fresh_model(Recipe(), seed=0, table=None)
+    losses = task._training_loss()
+    if task._packs():
+        batches = task._training_batches(data, batch_size, packed=True)[0](0, 0, 1)
+    else:  # without rows that fill up the last batch, which nothing here should count
+        batches = bucketed_batches(
+            data.tokenized,
+            task._targets(data.labels),
+            batch_size=batch_size,
+            boundaries=bucket_boundaries(data.tokenized.lengths, sequence_length=task.sequence_length),
+            sample_weights=np.ones(len(data.tokenized), np.float32) if data.weights is None else data.weights,
+        )
+
+    def summed(outputs, labels, weights):
+        total, count = 0.0, 0.0
+        for name, loss in losses.items():
+            weight = weights[name] if isinstance(weights, dict) else weights
+            total += loss(labels[name], outputs[name], weight) * tf.reduce_sum(weight)
+            count += tf.reduce_sum(weight)
+        return total, count
+
+    return model, batches, summed
+
+
+def measure(task: Task, data: PreparedData, metric: str) -> tuple[float, float]:
+    """The mean loss of a task on data, and its score by `metric`.
+
+    Example:
+        ```python
+        loss, accuracy = measure(*prepare(classifier, texts, labels), "accuracy")
+        ```
+    """
+    model, batches, summed = training_step(task, data)
+
+    @tf.function(input_signature=batches.element_spec, autograph=False)
+    def step(inputs, labels, weights):
+        return summed(model(inputs, training=False), labels, weights)
+
+    total, count = np.sum([[float(value) for value in step(*batch)] for batch in batches], axis=0)
+    outputs = task._outputs(data.tokenized) | task._learned_beside(model)
+    return float(total / count), task._score(outputs, data, metric).value

@@ -1,0 +1,316 @@
+"""Task model → a `.tflite` file that needs neither Keras nor this library.
+
+Takes a task or a functional model with the three inputs of the encoder, gives a file with one signature per sequence
+length, or one for all lengths; signatures share their weights. Built-in ops alone. TensorFlow's converter draws the
+float graph; the int8 and int4 recipes rewrite that file (`tflite/quantized_matrices.py`, `tflite/quantized_tables.py`),
+because they keep more of the model than the converter's own.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from export.file.contents import parse, serialize
+from export.file.editor import drop_unused
+from export.file.metadata import add_metadata, describe_task
+from export.file.ops import audit_ops
+from export.quantization.learned_scales import learned_ranges
+from export.quantization.matrices import name_matrices
+from export.quantization.statistics import collect_statistics
+from export.recipes import Recipe, find_recipe
+from export.tasks.examples import task_reader
+from export.tasks.float_model import check_backend, in_float32
+from export.tasks.outputs import app_model, app_outputs
+from export.tflite.calibration_data import calibration_rows
+from export.tflite.conversion_check import check_conversion
+from export.tflite.matrix_recipes import quantize_matrices
+from export.tflite.passes.delegate import fit_delegate
+from export.tflite.passes.dense import join_dense_layers
+from export.tflite.passes.norms import shorten_norms
+from export.tflite.passes.positions import drop_positions
+from export.tflite.quantized_tables import quantize_tables
+from keras_bert.model.encoder import INPUT_NAMES, encoder_config
+from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.base.quantization_ranges import LearnedRanges
+from keras_bert.tasks.base.task import Task
+
+DYNAMIC = "dynamic"  # the signature of a file for all lengths
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A file that was written; `lengths` is empty where the length is dynamic."""
+
+    path: Path
+    recipe: str
+    lengths: tuple[int, ...]
+    num_bytes: int
+
+    def __str__(self) -> str:
+        lengths = "lengths " + "/".join(map(str, self.lengths)) if self.lengths else "any length"
+        return f"{self.path}  {self.recipe}  {lengths}  {self.num_bytes / 1e6:.1f} MB"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """The float graph of a model for some lengths, from which files of all recipes are made (`draw`).
+
+    Args:
+        model: What was drawn: a task's model with the outputs of its file, or a functional model.
+        lengths: The sequence lengths; none where the length is dynamic.
+        content: The converter's file.
+    """
+
+    model: keras.Model
+    lengths: tuple[int, ...]
+    content: bytes
+
+
+def draw(task_or_model: Task | keras.Model, lengths: int | Sequence[int] | str | None = "auto") -> Drawing:
+    """The converter's part of `convert`, done once for several recipes.
+
+    Args:
+        task_or_model, lengths: As for `convert`; what writes texts cannot be drawn.
+
+    Example:
+        ```python
+        drawing = draw(classifier, "dynamic")
+        for recipe in ("dynamic_int8", "weight_int4"):
+            export.convert(classifier, f"{recipe}.tflite", recipe=recipe, drawing=drawing)
+        ```
+    """
+    model, found = _what_to_draw(in_float32(task_or_model), lengths)
+    return Drawing(model, found, convert_saved_model(*_draw_signatures(model, found)))
+
+
+def convert(
+    task_or_model: Task | keras.Model,
+    path: str | Path,
+    *,
+    recipe: str | Recipe = "dynamic_int8",
+    lengths: int | Sequence[int] | str | None = "auto",
+    calibration: Iterable | str | os.PathLike | None = None,
+    num_beams: int | None = None,
+    check: bool = True,
+    drawing: Drawing | None = None,
+) -> Artifact:
+    """Write a model as TFLite, batch 1, once it is seen to give the model's outputs.
+
+    Args:
+        task_or_model: A task, whose file has its vocabulary, labels and settings inside, and what apps can use for
+            outputs: `probabilities` of a `TextClassifier`, `token_logits` of an `EntityTagger`, `start_logits` and
+            `end_logits` of a `QuestionAnswerer`; or a functional model that takes `token_ids, segment_ids,
+            padding_mask` and gives outputs by name, which become those of the file. A `Seq2Seq` becomes two graphs,
+            `read_source` and `next_token`; `lengths` are then those of its sources, and there is no dynamic one.
+        path: The `.tflite` file to write; it is replaced in one step.
+        recipe: A name in `RECIPES`, or a `Recipe`: `"float32"`, `"float16"`, `"dynamic_int8"`, `"static_int8"`,
+            `"static_int16x8"`, `"weight_int4"`, `"all_int4"`.
+        lengths: One or several sequence lengths T, each a signature `length_T`: a text pays for the shortest one that
+            it fits. Or `None`, or `"dynamic"`: one signature `dynamic` whose inputs `[1, length]` are resized at run
+            time, so that a text of 12 tokens costs 12 tokens, up to the task's `sequence_length`. `"auto"` is 128, for
+            questions 384, or what the task reads where that is less.
+        calibration: For the recipes that measure activations: batches or rows of model inputs (a `tf.data.Dataset` or
+            any iterable, labels beside them or not), or, for a task, its texts: a list of inputs, labelled data in any
+            form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used. A task that
+            `train_quantized` trained for the recipe needs none: its file has the numbers that it was trained with.
+        num_beams: For a `Seq2Seq`: adds a graph that goes on with so many beams in one run.
+        check: Whether a file whose outputs are further from the model's than the recipe's tolerance is an error, and is
+            not written. A handful of rows is compared: of the calibration data, or of texts of several kinds.
+            `export.verify` compares answers and scores on your own data.
+        drawing: What `draw` made of the same task or model as it is now; `lengths` is then the drawing's.
+
+    Example:
+        >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
+        >>> print(artifact)  # doctest: +SKIP
+        model.tflite  dynamic_int8  lengths 32/128  23.4 MB
+    """
+    recipe, path = find_recipe(recipe), Path(path).expanduser()
+    check_backend("a TFLite file")
+    task_or_model = in_float32(task_or_model)
+    if getattr(task_or_model, "name", None) == "seq2seq" and isinstance(task_or_model, Task):
+        options = {"lengths": lengths, "num_beams": num_beams, "check": check}
+        return _convert_writer(task_or_model, path, recipe, calibration, options)
+    if num_beams is not None:
+        raise ValueError(f"num_beams={num_beams!r} is for tasks that write; {type(task_or_model).__name__} does not.")
+    model, found = (drawing.model, drawing.lengths) if drawing else _what_to_draw(task_or_model, lengths)
+    learned = learned_ranges(task_or_model, recipe) if isinstance(task_or_model, Task) else None
+    if recipe.calibration == "needed" and calibration is None and learned is None:
+        raise ValueError(
+            f"recipe={recipe.name!r} measures activations and has no data; pass calibration=, some hundred texts or "
+            "batches like those that the model will see, train the task for it with train_quantized, or take "
+            "recipe='dynamic_int8'."
+        )
+    if calibration is not None:
+        calibration = calibration_rows(task_or_model, calibration, max(found, default=None))
+    longest = task_or_model.sequence_length if isinstance(task_or_model, Task) else None
+    content = drawing.content if drawing else convert_saved_model(*_draw_signatures(model, found))
+    content = rewrite(content, recipe, calibration, model=model, learned=learned, longest=longest)
+    audit_ops(content).check()
+    if isinstance(task_or_model, Task):
+        content = describe_file(content, task_or_model, Path(path).stem, recipe)
+    if check:
+        check_conversion(task_or_model, model, content, recipe, calibration)
+    return Artifact(write_whole(path, content), recipe.name, found, len(content))
+
+
+def _convert_writer(task, path, recipe, calibration, options):
+    from export.tflite.generation import convert_writer  # it builds on this file
+
+    if calibration is not None:
+        raise ValueError("calibration= is for tasks that read; what a writer computes with is not measured beforehand.")
+    return convert_writer(task, path, recipe=recipe, **options)
+
+
+def describe_file(content: bytes, task: Task, name: str, recipe: Recipe) -> bytes:
+    """A task's file with vocabulary, labels and settings inside."""
+    described = describe_task(task)
+    described["settings"] = {**described["settings"], "recipe": recipe.name}
+    return add_metadata(content, name=name, **described)
+
+
+# === What came ===
+
+
+def _what_to_draw(task_or_model, lengths):
+    """The model with the outputs of its file, and the lengths; an error where they do not fit each other."""
+    model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
+    _check_model(model)
+    found = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
+    if isinstance(task_or_model, Task):
+        _check_reading(task_or_model, max(found, default=task_or_model.sequence_length))
+    return model, found
+
+
+def _check_model(model):
+    if isinstance(wrapped := getattr(model, "task", None), Task):
+        raise ValueError(
+            f"{type(model).__name__} has no model of its own: convert what it wraps, its .task, a "
+            f"{type(wrapped).__name__}."
+        )
+    if not isinstance(model, keras.Model) or not isinstance(model.output, dict):
+        raise ValueError(f"Expected a task or a functional model with outputs by name; got {type(model).__name__}.")
+    inputs = [tensor.name for tensor in model.inputs]
+    if set(inputs) != set(INPUT_NAMES):
+        raise ValueError(
+            f"The model takes {inputs}; expected {', '.join(INPUT_NAMES)}, as bert_encoder and bert_model make them."
+        )
+
+
+def _choose_lengths(task_or_model, lengths):
+    if not isinstance(lengths, str) or lengths != "auto":
+        return lengths
+    if isinstance(task_or_model, Task):
+        return min(app_outputs(task_or_model).length, task_or_model.sequence_length)
+    return min(128, encoder_config(task_or_model).max_sequence_length)
+
+
+def _check_lengths(lengths, limit):
+    if lengths is None or (isinstance(lengths, str) and lengths == DYNAMIC):
+        return ()
+    found = whole_numbers(lengths)
+    if not found or min(found) < 3 or max(found) > limit:
+        raise ValueError(
+            f"lengths={lengths!r}: expected one or more sequence lengths from 3 to {limit}, the model's positions, "
+            "or 'dynamic'."
+        )
+    return tuple(sorted(set(found)))
+
+
+def whole_numbers(values) -> tuple[int, ...] | None:
+    """One whole number or several, of NumPy too, as a tuple; `None` for anything else.
+
+    Example:
+        >>> whole_numbers(16), whole_numbers([32, 128]), whole_numbers("short"), whole_numbers(1.5)
+        ((16,), (32, 128), None, None)
+    """
+    values = np.atleast_1d(np.asarray(values))
+    return tuple(values.tolist()) if values.ndim == 1 and values.dtype.kind in "iu" else None
+
+
+def _check_reading(task, longest):
+    """An error where rows of this length are too short for what the task was told."""
+    task_reader(task, min(longest, task.sequence_length))
+
+
+# === The float graph ===
+
+
+def _draw_signatures(model, lengths):
+    """A function per length, and their names."""
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    keys = {f"length_{length}": length for length in lengths} or {DYNAMIC: None}
+    for key, length in keys.items():
+        spec = {name: tf.TensorSpec((1, length), tf.int32, name=name) for name in INPUT_NAMES}
+        archive.add_endpoint(key, lambda inputs: model(inputs, training=False), input_signature=[spec])
+    return archive, list(keys)
+
+
+def convert_saved_model(
+    archive: keras.export.ExportArchive, keys: list[str], *, allow_custom_ops: bool = False
+) -> bytes:
+    """A float file with a signature for each key, by way of a SavedModel: only there do variables become constants."""
+    with tempfile.TemporaryDirectory() as directory:
+        archive.write_out(directory, verbose=False)
+        converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=keys)
+        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
+        converter.allow_custom_ops = allow_custom_ops
+        return _run_converter(converter)
+
+
+def _run_converter(converter):
+    try:
+        return converter.convert()
+    except Exception as error:  # the converter's own exception class moves between versions
+        if ops := sorted(set(re.findall(r"\b(?:Flex\w+|tf\.\w+)(?= \{| op |\()", str(error)))):
+            raise ValueError(
+                f"The model needs {', '.join(ops)}, which LiteRT does not build in; "
+                "replace the layer that uses it with one of built-in ops."
+            ) from error
+        raise
+
+
+# === Smaller ===
+
+
+def rewrite(
+    content: bytes,
+    recipe: Recipe,
+    calibration: Iterable | None = None,
+    *,
+    model: keras.Model | None = None,
+    learned: LearnedRanges | None = None,
+    longest: int | None = None,
+) -> bytes:
+    """The converter's float file → the file of the recipe.
+
+    Args:
+        content: The float file.
+        recipe: What to do.
+        calibration: Model inputs, as `convert` takes them.
+        model: The Keras model; needed where the recipe has exceptions, or with `learned`.
+        learned: What the task was trained with, instead of calibration.
+        longest: The most tokens of a row, where they are fewer than the model's positions.
+    """
+    file = parse(content)
+    fit_delegate(file)
+    if longest is not None:
+        drop_positions(file, longest)
+    join_dense_layers(file)
+    shorten_norms(file)
+    drop_unused(file)
+    statistics = None
+    if calibration is not None and recipe.calibration != "unused" and learned is None:
+        statistics = collect_statistics(serialize(file), calibration)
+    named = name_matrices(file, model) if model is not None and (recipe.exceptions or learned is not None) else None
+    quantize_matrices(file, recipe, statistics, named=named, learned=learned)
+    if recipe.tables != "float32":
+        quantize_tables(file, int(recipe.tables.removeprefix("int")))
+    return serialize(file)

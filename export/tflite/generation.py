@@ -1,0 +1,138 @@
+"""A `Seq2Seq` → a `.tflite` file that writes: a graph that reads a source, and one that goes on by a token.
+
+Takes the task, gives one file with the signatures `read_source` and `next_token`, which share their weights; what is
+kept of source and text goes in and out as tensors with names, so that no graph has a loop or a branch and delegates
+take it whole. A room of its own because every other task is one graph. `runtime/writer_graphs.py` runs the file, and
+`tasks/generation.py` says how anybody else would.
+
+The token table is looked up and scored with. In float32 both read the same bytes; in int8 too, for rows of a table and
+of a matrix are rounded alike. With 4-bit matrices the table's product keeps 8 bits: one table of 8 bits is smaller
+than one of 4 beside one of 8. In float16 there are two, the looked-up one in int16, which costs two bytes a number:
+older runtimes look up no float16.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from export.file.contents import parse, serialize
+from export.file.editor import editors, share_equal_buffers
+from export.file.ops import audit_ops
+from export.quantization.learned_scales import learned_ranges
+from export.recipes import Recipe
+from export.runtime.writer_graphs import NEXT, NEXT_OF_BEAMS, READ
+from export.tflite.conversion import Artifact, convert_saved_model, describe_file, rewrite, whole_numbers
+from export.tflite.quantized_matrices import quantize_dynamic
+from export.verification.generation import check_writer
+from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.generation.cached_decoder import next_token_model, source_reader
+from keras_bert.tasks.generation.task import Seq2Seq
+
+_LENGTH = 128  # of a source, unless it is asked otherwise
+
+
+def convert_writer(
+    task: Seq2Seq,
+    path: str | Path,
+    *,
+    recipe: Recipe,
+    lengths: int | Sequence[int] | str | None = "auto",
+    num_beams: int | None = None,
+    check: bool = True,
+) -> Artifact:
+    """Write a task that writes; `export.convert` calls it.
+
+    Args:
+        task: The task. Its `target_length` is the room for a text.
+        path: The file.
+        recipe: How numbers are stored; those that need calibration are refused.
+        lengths: Tokens of a source, `[CLS]` and `[SEP]` included: one, or several, which are signatures with the
+            length behind their name. `"auto"` is what the task reads, at most 128.
+        num_beams: Adds the signature `next_tokens`, which goes on with that many beams in one run. Without it beams go
+            on one after the other.
+        check: Whether a file whose scores are further from the model's than the recipe's tolerance is an error.
+
+    Example:
+        >>> print(convert_writer(translator, "model.tflite", recipe=RECIPES["dynamic_int8"]))  # doctest: +SKIP
+        model.tflite  dynamic_int8  lengths 96  23.6 MB
+    """
+    if recipe.calibration == "needed":
+        raise ValueError(
+            f"recipe={recipe.name!r} measures activations beforehand, which a file that writes cannot: its graphs see "
+            "one token at a time. Take 'dynamic_int8', 'float16' or 'float32'."
+        )
+    if num_beams is not None and (not isinstance(num_beams, int) or num_beams < 2):
+        raise ValueError(f"num_beams={num_beams!r}: expected 2 or more, or None.")
+    lengths = _check_lengths(task, lengths)
+    archive, keys = _draw(task, lengths, num_beams)
+    content = _rewrite(convert_saved_model(archive, keys), recipe, task)
+    audit_ops(content).check()
+    content = describe_file(content, task, Path(path).stem, recipe)
+    if check:
+        check_writer(task, content, recipe)
+    return Artifact(write_whole(path, content), recipe.name, lengths, len(content))
+
+
+def _check_lengths(task, lengths):
+    room = task.sequence_length - task.target_length
+    if isinstance(lengths, str) and lengths == "auto":
+        lengths = min(_LENGTH, room)
+    found = whole_numbers(lengths)
+    if not found or min(found) < 3 or max(found) > room:
+        raise ValueError(
+            f"lengths={lengths!r}: expected one or more numbers of tokens of a source, from 3 to {room}: "
+            f"sequence_length={task.sequence_length} without target_length={task.target_length}. What is kept of a "
+            "source has a fixed size, so 'dynamic' is not for writers."
+        )
+    return tuple(sorted(set(found)))
+
+
+# === The float graphs ===
+
+
+def _draw(task, lengths, num_beams):
+    """The graphs of every length, and their names."""
+    archive, models = keras.export.ExportArchive(), {}
+    for length in lengths:
+        ending = f"_{length}" * (len(lengths) > 1)
+        sizes = {"source_length": length, "target_length": task.target_length}
+        models[READ + ending] = source_reader(task.model, sequence_length=length, batch_size=1)
+        models[NEXT + ending] = next_token_model(task.model, batch_size=1, **sizes)
+        if num_beams is not None:
+            models[NEXT_OF_BEAMS + ending] = next_token_model(task.model, batch_size=num_beams, **sizes)
+    for key, model in models.items():
+        archive.track(model)
+        spec = {tensor.name: tf.TensorSpec(tensor.shape, tensor.dtype, name=tensor.name) for tensor in model.inputs}
+        archive.add_endpoint(key, _forward(model), input_signature=[spec])
+    return archive, list(models)
+
+
+def _forward(model):
+    # A function of its own: in a loop a lambda would see the last model alone.
+    return lambda inputs: model(inputs, training=False)
+
+
+# === Smaller ===
+
+
+def _rewrite(content, recipe, task):
+    file = parse(content)
+    if recipe.weights in ("int8", "int4"):
+        quantize_dynamic(file, 8, only=_shared_tables(file))
+    learned = learned_ranges(task, recipe)
+    file = parse(rewrite(serialize(file), recipe, model=task.model, learned=learned))
+    share_equal_buffers(file)
+    return serialize(file)
+
+
+def _shared_tables(file):
+    """The buffers that are looked up and multiplied with."""
+    readers = {"GATHER": set(), "FULLY_CONNECTED": set()}
+    for editor in editors(file):
+        for operator in editor.graph.operators:
+            for name, place in (("GATHER", 0), ("FULLY_CONNECTED", 1)):
+                if editor.is_op(operator, name):
+                    readers[name].add(editor.tensor(int(operator.inputs[place])).buffer)
+    return readers["GATHER"] & readers["FULLY_CONNECTED"]

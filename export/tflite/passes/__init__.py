@@ -1,0 +1,1 @@
+"""Edits of a converted graph that make it run faster."""

@@ -1,0 +1,109 @@
+"""The converter's graph, said in the forms that XNNPACK takes, so that it runs as one partition.
+
+Keras writes `x[:, 0]` as a STRIDED_SLICE that removes a dimension: one that keeps it and a RESHAPE say the same. With a
+dynamic length, a dense layer on `[1, T, H]` computes the shapes of two reshapes from SHAPE, GATHER and PACK: a constant
+shape with one −1 says the same. And `ops.take` lets ids below zero count from a table's end, with three ops for each
+lookup; no id is.
+"""
+
+import numpy as np
+
+from export.file.contents import type_name
+from export.file.editor import editors
+
+
+def fit_delegate(model) -> None:
+    """Rewrite a parsed file in place; what cannot be said more simply stays."""
+    for editor in editors(model):
+        _take_ids_as_they_are(editor)
+        operators = []
+        for operator in editor.graph.operators:
+            if editor.is_op(operator, "STRIDED_SLICE"):
+                operators += _keep_dimensions(editor, operator)
+                continue
+            if editor.is_op(operator, "RESHAPE"):
+                _fix_shape(editor, operator)
+            operators.append(operator)
+        editor.graph.operators = operators
+        _drop_unread(editor.graph)
+
+
+def _drop_unread(graph):
+    """Leave out the operators whose outputs nobody reads."""
+    before = None
+    while before != len(graph.operators):
+        before = len(graph.operators)
+        read = {int(index) for operator in graph.operators for index in operator.inputs} | set(map(int, graph.outputs))
+        graph.operators = [one for one in graph.operators if read.intersection(map(int, one.outputs))]
+
+
+# === Lookups ===
+
+
+def _take_ids_as_they_are(editor):
+    """`GATHER(table, SELECT(ids < 0, ids + rows, ids))` as `GATHER(table, ids)`."""
+    makers = {int(output): operator for operator in editor.graph.operators for output in operator.outputs}
+    for operator in editor.graph.operators:
+        chosen = makers.get(int(operator.inputs[1])) if editor.is_op(operator, "GATHER") else None
+        if chosen is None or not any(editor.is_op(chosen, name) for name in ("SELECT", "SELECT_V2")):
+            continue
+        condition, wrapped, ids = (int(index) for index in chosen.inputs)
+        is_below = _reads(editor, makers.get(condition), "LESS", ids, lambda zero: zero == 0)
+        if is_below and _reads(editor, makers.get(wrapped), "ADD", ids, lambda rows: rows > 0):
+            operator.inputs = np.array([operator.inputs[0], ids], np.int32)
+
+
+def _reads(editor, operator, name, ids, is_fine):
+    """Whether an operator is the op of that name on the ids and a constant that is as it should be."""
+    if operator is None or not editor.is_op(operator, name) or int(operator.inputs[0]) != ids:
+        return False
+    value = editor.value(int(operator.inputs[1]), "INT32")
+    return value is not None and value.size == 1 and bool(is_fine(value.item()))
+
+
+# === Reshapes ===
+
+
+def _fix_shape(editor, operator):
+    if len(operator.inputs) < 2 or editor.value(int(operator.inputs[1]), "INT32") is not None:
+        return
+    (result,) = operator.outputs
+    shape = editor.extents(result)
+    for reader in editor.uses(result):
+        if editor.is_op(reader, "FULLY_CONNECTED") and reader.inputs[0] == result and len(shape) == 2:
+            shape[1] = int(editor.tensor(reader.inputs[1]).shape[1])
+            editor.tensor(result).shape = np.array([1, shape[1]], np.int32)
+            editor.tensor(result).shapeSignature = np.array(shape, np.int32)
+    if shape.count(-1) > 1:
+        return
+    target = editor.constant("shape", np.array(shape, np.int32), "INT32")
+    operator.inputs = np.array([operator.inputs[0], target], np.int32)
+
+
+# === Slices ===
+
+
+def _keep_dimensions(editor, operator):
+    """`x[:, 0]` as `x[:, 0:1]` and a reshape; any other slice as it is."""
+    options, (result,) = operator.builtinOptions, operator.outputs
+    source, *bounds = (int(index) for index in operator.inputs)
+    begin, end, _ = (editor.value(index, "INT32") for index in bounds)
+    shape, target = editor.extents(source), editor.extents(result)
+    is_known = begin is not None and end is not None and len(begin) == len(shape)
+    is_plain = is_known and not (options.ellipsisMask or options.newAxisMask)
+    if not is_plain or not target or not options.shrinkAxisMask or target.count(-1) > 1:
+        return [operator]
+    removed = [axis for axis in range(len(shape)) if options.shrinkAxisMask >> axis & 1]
+    end, kept = end.copy(), list(target)
+    for axis in removed:
+        end[axis] = begin[axis] + 1
+        if begin[axis] == -1:  # the last one: −1:0 would be empty
+            options.endMask |= 1 << axis
+        kept.insert(axis, 1)
+    options.shrinkAxisMask = 0
+    name, dtype = "slice", type_name(editor.tensor(source).type)
+    sliced = editor.add_tensor(name, [max(1, size) for size in kept], dtype, signature=kept if -1 in kept else None)
+    operator.inputs = np.array([source, bounds[0], editor.constant(name, end, "INT32"), bounds[2]], np.int32)
+    operator.outputs = np.array([sliced], np.int32)
+    shape = editor.constant("shape", np.array(target, np.int32), "INT32")
+    return [operator, editor.operator("RESHAPE", [sliced, shape], [result])]

@@ -1,0 +1,135 @@
+"""Dense layers of a file for any length → the form that they have in files for one length.
+
+On `[1, T, H]` with an unknown T the converter draws a dense layer as RESHAPE, FULLY_CONNECTED, RESHAPE, ADD and, behind
+the queries, MUL by 1 / √head_dim; with a known one as one FULLY_CONNECTED, the factor in its weights. As one op it is
+the same in both, so that a quantized layer rounds the same numbers whatever the lengths of its file, and nothing is
+copied from shape to shape. A room of its own because it must come before anything is measured or quantized.
+"""
+
+import numpy as np
+
+from export.file.editor import editors
+
+_KEEPS_DIMENSIONS = 5  # the first version of FULLY_CONNECTED that can
+
+
+def join_dense_layers(model) -> None:
+    """Rewrite a parsed float file in place; an ADD or MUL that is no part of a dense layer stays."""
+    scaled: dict = {}  # signatures share their weights
+    for editor in editors(model):
+        for operator in list(editor.graph.operators):
+            if editor.is_op(operator, "FULLY_CONNECTED"):
+                if _has_no_bias(operator):
+                    _take_bias(editor, operator)
+                _keep_dimensions(editor, operator)
+                _take_factor(editor, operator, scaled)
+
+
+# === Biases ===
+
+
+def _has_no_bias(operator):
+    return len(operator.inputs) < 3 or operator.inputs[2] < 0
+
+
+def _take_bias(editor, product):
+    reshape = _only_reader(editor, int(product.outputs[0]), "RESHAPE")
+    addition = reshape and _only_reader(editor, int(reshape.outputs[0]), "ADD")
+    if not addition or _is_activated(product):
+        return
+    place, values = _constant_beside(editor, addition, int(reshape.outputs[0]))
+    width = int(editor.tensor(int(product.inputs[1])).shape[0])
+    if values is None or values.shape != (width,) or editor.tensor(int(reshape.outputs[0])).shape[-1] != width:
+        return
+    product.inputs = np.array([*product.inputs[:2], place], np.int32)
+    product.builtinOptions.fusedActivationFunction = addition.builtinOptions.fusedActivationFunction
+    reshape.outputs = addition.outputs
+    _drop(editor, addition)
+
+
+# === Shapes ===
+
+
+def _keep_dimensions(editor, product):
+    """`[1, T, in]` into the product and `[1, T, out]` out of it, without the reshapes to `[T, …]` and back."""
+    before = next((one for one in editor.graph.operators if int(product.inputs[0]) in one.outputs), None)
+    after = _only_reader(editor, int(product.outputs[0]), "RESHAPE")
+    if before is None or after is None or not editor.is_op(before, "RESHAPE"):
+        return
+    source, result = int(before.inputs[0]), int(after.outputs[0])
+    width, depth = (int(extent) for extent in editor.tensor(int(product.inputs[1])).shape)
+    extents = editor.extents(result)
+    if extents[-1] != width or extents.count(-1) > 1:
+        return
+    if editor.extents(source) != [*extents[:-1], depth]:  # heads, which become one vector with the same reshape
+        source = _reshaped(editor, before, int(product.inputs[0]), [*extents[:-1], depth])
+        if source is None:
+            return
+    product.inputs = np.array([source, *product.inputs[1:]], np.int32)
+    product.outputs = np.array([result], np.int32)
+    product.builtinOptions.keepNumDims = True
+    version = editor.model.operatorCodes[product.opcodeIndex].version
+    product.opcodeIndex = editor.opcode("FULLY_CONNECTED", max(version, _KEEPS_DIMENSIONS))
+    _drop(editor, after)
+    if not editor.uses(int(before.outputs[0])):
+        _drop(editor, before)
+
+
+def _reshaped(editor, reshape, result, extents):
+    """The result of a reshape with another shape, where one op alone reads it; else `None`."""
+    if len(editor.uses(result)) > 1 or result in editor.graph.outputs:
+        return None
+    shape = editor.constant("shape", np.array(extents, np.int32), "INT32")
+    reshape.inputs = np.array([reshape.inputs[0], shape], np.int32)
+    tensor = editor.tensor(result)
+    tensor.shape = np.array([max(1, extent) for extent in extents], np.int32)
+    tensor.shapeSignature = np.array(extents, np.int32) if -1 in extents else None
+    return result
+
+
+# === Factors ===
+
+
+def _take_factor(editor, product, scaled):
+    product_of = _only_reader(editor, int(product.outputs[0]), "MUL")
+    if not product_of or _is_activated(product) or _is_activated(product_of):
+        return
+    _, factor = _constant_beside(editor, product_of, int(product.outputs[0]))
+    parts = [int(index) for index in product.inputs[1:] if index >= 0]  # weights and bias
+    weights = [editor.value(index) for index in parts]
+    is_shared = any(len(editor.uses(index)) > 1 for index in parts)
+    if factor is None or factor.size != 1 or is_shared or any(values is None for values in weights):
+        return
+    for index, values in zip(parts, weights, strict=True):
+        key = (editor.tensor(index).buffer, factor.item())
+        if key not in scaled:
+            scaled[key] = editor.buffer(values * factor.item())
+        editor.tensor(index).buffer = scaled[key]
+    product.outputs = product_of.outputs
+    _drop(editor, product_of)
+
+
+# === What all of them need ===
+
+
+def _is_activated(operator):
+    return bool(operator.builtinOptions.fusedActivationFunction)
+
+
+def _constant_beside(editor, operator, index):
+    """The constant that an operator takes beside a tensor, and its values; `None` twice where there is none."""
+    places = [int(other) for other in operator.inputs if other != index]
+    values = editor.value(places[0]) if len(places) == 1 else None
+    return (None, None) if values is None else (places[0], values)
+
+
+def _drop(editor, operator):
+    editor.graph.operators = [one for one in editor.graph.operators if one is not operator]
+
+
+def _only_reader(editor, index, name):
+    """The op that alone reads a tensor, where it is of that name."""
+    if index in editor.graph.outputs:
+        return None
+    readers = editor.uses(index)
+    return readers[0] if len(readers) == 1 and editor.is_op(readers[0], name) else None

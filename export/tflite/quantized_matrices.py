@@ -1,0 +1,219 @@
+"""Matrix products → int8 or int4: rewrites the FULLY_CONNECTED ops of a float file and leaves the rest as it is.
+
+Matrices are nine tenths of the time. Softmax, GELU, norms and attention stay float: there int8 gains little and loses
+much, and XNNPACK takes float and int8 ops in one partition.
+
+A room of its own because this is the file alone: which numbers a product gets is said in `quantization/static_plan.py`
+(PTQ), by `quantization/rounding.py` (int4), or was learned (`quantization/training.py`).
+"""
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from export.file.editor import drop_unused, editors
+from export.quantization.rounding import pack_int4, round_weights, round_with_data
+from export.quantization.static_plan import StaticLayer
+from export.quantization.statistics import LayerStatistics, matrix_of
+
+PER_CHANNEL = 12  # the version of FULLY_CONNECTED that has a scale for each row
+_FEW_OUTPUTS = 32
+
+
+# === Float16: storage alone ===
+
+
+def store_float16(model, only: Collection[int] | None = None) -> None:
+    """Keep every matrix in 16 bits, in place; runtimes make float32 of it when they load the file.
+
+    `only` has the buffers of the matrices that are meant; `None` is all.
+    """
+    stored: dict[int, int] = {}
+    limit = np.finfo(np.float16).max
+    for editor in editors(model):
+        for operator, index, buffer, weights in _matrices(editor, only):
+            if buffer not in stored:
+                stored[buffer] = editor.buffer(np.clip(weights, -limit, limit).astype(np.float16))
+            narrow = editor.add_tensor("float16", weights.shape, "FLOAT16", stored[buffer])
+            wide = editor.like(index, "/float32", "FLOAT32")
+            operator.inputs = np.array([operator.inputs[0], wide, *operator.inputs[2:]], np.int32)
+            # Right before its reader: at the graph's beginning it would be a partition of its own.
+            place = next(place for place, other in enumerate(editor.graph.operators) if other is operator)
+            editor.graph.operators.insert(place, editor.operator("DEQUANTIZE", [narrow], [wide], version=3))
+            editor.tensor(index).buffer = 0
+    drop_unused(model)
+
+
+# === Dynamic: activations are scaled while the model runs ===
+
+
+def quantize_dynamic(
+    model,
+    bits: int,
+    statistics: Mapping[int, LayerStatistics] | None = None,
+    *,
+    only: Collection[int] | None = None,
+    learned: Mapping[int, tuple[np.ndarray, np.ndarray]] | None = None,
+) -> None:
+    """Give float matrices of a parsed file `bits` bits, in place; with statistics, 4 bits keep much more.
+
+    What has few outputs keeps 8 bits: a classifier is a fraction of a percent of the bytes.
+
+    Args:
+        model: The parsed file.
+        bits: 8 or 4.
+        statistics: What flows through each matrix, by its buffer.
+        only: The buffers of the matrices that are meant; `None` is all.
+        learned: Matrices whose integers and scales are known already, by buffer.
+    """
+    stored: dict[int, tuple[str, np.ndarray, int]] = {}  # by the buffer of the float weights, which signatures share
+    for editor in editors(model):
+        for operator, index, buffer, weights in _matrices(editor, only):
+            if buffer not in stored:
+                seen = None if statistics is None else statistics.get(buffer)
+                known = (learned or {}).get(buffer) or round_matrix(weights, bits, seen)
+                stored[buffer] = _store(editor, bits_of(weights, bits), *known)
+            dtype, scales, new_buffer = stored[buffer]
+            editor.retype(index, dtype, scales, buffer=new_buffer)
+            operator.builtinOptions.asymmetricQuantizeInputs = True
+            operator.opcodeIndex = editor.opcode("FULLY_CONNECTED", PER_CHANNEL)
+    drop_unused(model)
+
+
+def bits_of(weights: np.ndarray, bits: int) -> int:
+    """How many bits a matrix `[outputs, inputs]` gets where most get `bits`.
+
+    Example:
+        >>> bits_of(np.zeros((2, 384)), 4), bits_of(np.zeros((384, 384)), 4)
+        (8, 4)
+    """
+    return 8 if len(weights) < _FEW_OUTPUTS else bits
+
+
+def round_matrix(
+    weights: np.ndarray, bits: int, statistics: LayerStatistics | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Integers and scales of a matrix of a dynamic product."""
+    bits = bits_of(weights, bits)
+    if bits == 8 or statistics is None:
+        return round_weights(weights, bits)
+    return round_with_data(weights, bits, statistics.moments)
+
+
+def _store(editor, bits, integers, scales):
+    if bits == 8:
+        return "INT8", scales, editor.buffer(integers)
+    return "INT4", scales, editor.buffer(pack_int4(integers))
+
+
+def matrix_buffers(model) -> set[int]:
+    """The buffers of all float matrices of a parsed file; signatures share them."""
+    return {buffer for editor in editors(model) for _, _, buffer, _ in _matrices(editor)}
+
+
+def _matrices(editor, only=None):
+    """Each product with the tensor, the buffer and the values of its weights, read before anything changes."""
+    found = []
+    for operator in editor.graph.operators:
+        if (weights := matrix_of(editor, operator)) is not None:
+            index = _own_tensor(editor, operator)
+            found.append((operator, index, editor.tensor(index).buffer, weights))
+    return [one for one in found if only is None or one[2] in only]
+
+
+def _own_tensor(editor, operator):
+    """The tensor of a product's weights; a new one where other ops read it too, as an MLM head shares its table."""
+    index = int(operator.inputs[1])
+    if all(editor.is_op(reader, "FULLY_CONNECTED") for reader in editor.uses(index)):
+        return index
+    tensor = editor.tensor(index)
+    index = editor.add_tensor("matrix", tensor.shape, "FLOAT32", tensor.buffer)
+    operator.inputs = np.array([operator.inputs[0], index, *operator.inputs[2:]], np.int32)
+    return index
+
+
+# === Static: scales are measured beforehand ===
+
+
+def quantize_static(model, layers: Mapping[int, StaticLayer]) -> None:
+    """Make products integers in and out, in place; `layers` has their numbers by the buffer of the float weights."""
+    stored: dict[int, int] = {}
+    for editor in editors(model):
+        matrices = {id(operator): rest for operator, *rest in _matrices(editor, layers)}
+        quantized: dict[tuple, int] = {}
+        operators = []
+        for operator in editor.graph.operators:
+            if id(operator) not in matrices:
+                operators.append(operator)
+                continue
+            index, buffer, _ = matrices[id(operator)]
+            if buffer not in stored:
+                stored[buffer] = editor.buffer(layers[buffer].integers)
+            editor.retype(index, "INT8", layers[buffer].scales, buffer=stored[buffer])
+            operators += _rewrite(editor, operator, layers[buffer], quantized)
+        editor.graph.operators = operators
+    drop_unused(model)
+
+
+def products_over_tokens(model, only: Collection[int] | None = None) -> dict[int, np.ndarray]:
+    """The matrices `[outputs, inputs]` whose inputs are the states of all tokens, by buffer.
+
+    Those on a single vector (pooler, classifier) are left out: statistics of a few hundred vectors say little of their
+    ranges, and they cost next to nothing.
+    """
+    found = {}
+    for editor in editors(model):
+        for operator, _, buffer, weights in _matrices(editor, only):
+            if not _is_vector(editor.tensor(int(operator.inputs[0]))):
+                found[buffer] = weights
+    return found
+
+
+def _is_vector(tensor):
+    """Whether a tensor has one row whatever the length of the text: the state of the first token, not of all."""
+    has_unknown = tensor.shapeSignature is not None and len(tensor.shapeSignature)
+    return all(extent == 1 for extent in (tensor.shapeSignature if has_unknown else tensor.shape)[:-1])
+
+
+def _rewrite(editor, operator, layer, quantized):
+    """MUL, QUANTIZE (both once for all readers of a tensor), the product in integers, DEQUANTIZE, MUL."""
+    source, weights = (int(index) for index in operator.inputs[:2])
+    (result,) = operator.outputs
+    dtype, version = ("INT8", 2) if layer.activation_bits == 8 else ("INT16", 3)
+    before, after, key = [], [], (source, *layer.input_key)
+    if key not in quantized:
+        if layer.input_factors is not None:
+            source = _multiply(editor, before, source, 1 / layer.input_factors)
+        scale, zero_point = layer.input_scale
+        quantized[key] = editor.like(source, "/integers", dtype, scale=scale, zero_point=zero_point)
+        before.append(editor.operator("QUANTIZE", [source], [quantized[key]], version=version - 1))
+    scale, zero_point = layer.output_scale
+    integers = editor.like(result, "/integers", dtype, scale=scale, zero_point=zero_point)
+    operator.inputs = np.array([quantized[key], weights, _bias(editor, operator, layer)], np.int32)
+    operator.outputs = np.array([integers], np.int32)
+    operator.opcodeIndex = editor.opcode("FULLY_CONNECTED", PER_CHANNEL)
+    floats = result if layer.output_factors is None else editor.like(result, "/even", "FLOAT32")
+    after.append(editor.operator("DEQUANTIZE", [integers], [floats], version=version))
+    if layer.output_factors is not None:
+        _multiply(editor, after, floats, layer.output_factors, result)
+    return [*before, operator, *after]
+
+
+def _multiply(editor, operators, source, factors, result=None):
+    """Put a product with a factor for each channel behind `operators`; returns its tensor."""
+    factors = editor.constant("factors", factors.astype(np.float32), "FLOAT32")
+    result = editor.like(source, "/even", "FLOAT32") if result is None else result
+    operators.append(editor.operator("MUL", [source, factors], [result]))
+    return result
+
+
+def _bias(editor, operator, layer):
+    """The bias as integers in the scale of the products; −1 where there is none."""
+    if len(operator.inputs) < 3 or operator.inputs[2] < 0:
+        return -1
+    scale = layer.input_scale[0] * layer.scales
+    bias = editor.value(int(operator.inputs[2])) / (1.0 if layer.output_factors is None else layer.output_factors)
+    if layer.activation_bits == 16:
+        return editor.constant("bias", np.round(bias / scale).astype(np.int64), "INT64", scale)
+    limit = 2**31 - 1
+    return editor.constant("bias", np.clip(np.round(bias / scale), -limit, limit).astype(np.int32), "INT32", scale)

@@ -1,0 +1,135 @@
+"""Embedding tables → 4, 8 or 16 bits, with a scale for each row.
+
+The table is half of a small BERT. GATHER reads rows of integers as it reads others; a second GATHER reads the row's
+scale, and their product is the vector. With one scale for the whole table, as converters have it, the error is four
+times as large.
+
+Of 4 bits two stand in a byte: the first half of a row times 16, plus the second half. Arithmetic on the few rows that a
+text looks up takes them apart, with ops that every runtime has; tables of a 4-bit type are read by new ones alone.
+"""
+
+import numpy as np
+
+from export.file.editor import drop_unused, editors
+
+SMALLEST_TABLE = 4096  # values; a smaller table is not worth the two more ops
+
+
+def quantize_tables(model, bits: int) -> None:
+    """Rewrite the float tables of a parsed file in place, with 8 or 16 bits; with 4, those of the largest table, which
+    is that of the tokens, and 8 for the others, which are small and serve every text.
+    """
+    stored: dict = {}
+    largest = max((values.size for editor in editors(model) for values in _tables(editor)), default=0)
+    for editor in editors(model):
+        operators: list = []
+        for operator in editor.graph.operators:
+            values = _table(editor, operator)
+            if values is None:
+                operators.append(operator)
+                continue
+            is_packed = bits == 4 and values.size == largest and values.shape[1] % 2 == 0
+            operators += _rewrite(editor, operator, values, stored, 4 if is_packed else max(8, bits))
+        editor.graph.operators = operators
+    drop_unused(model)
+
+
+def row_scales(values: np.ndarray, bits: int) -> np.ndarray:
+    """The scale of each row, `[rows, 1]`: its largest value is the end of the integers; of 4 bits, where every step
+    counts, the one with the least error, beyond which values are cut. Rounded values keep their scale.
+
+    Example:
+        >>> row_scales(np.array([[2.0, -254.0]]), 8).tolist()
+        [[2.0]]
+    """
+    widest = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / (2 ** (bits - 1) - 1)
+    if bits != 4:
+        return widest
+    shares = np.linspace(1.0, 0.5, 26)
+    errors = np.stack([np.square(round_rows(values, share * widest, 4) - values).sum(axis=1) for share in shares])
+    return shares[errors.argmin(axis=0)][:, None] * widest
+
+
+def round_rows(values: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
+    """What a table holds of its values: multiples of each row's scale.
+
+    Example:
+        >>> round_rows(np.array([[1.2, -9.0]]), np.array([[1.0]]), 4).tolist()
+        [[1.0, -7.0]]
+    """
+    return _integers(values, scales, bits) * scales
+
+
+def _integers(values, scales, bits):
+    top = 2 ** (bits - 1) - 1
+    return np.clip(np.round(values / scales), -top, top)
+
+
+def _tables(editor):
+    found = (_table(editor, operator) for operator in editor.graph.operators)
+    return [values for values in found if values is not None]
+
+
+def _table(editor, operator):
+    """The table that an operator reads rows of, where it is one to rewrite."""
+    if not editor.is_op(operator, "GATHER") or operator.builtinOptions.axis:
+        return None
+    table = int(operator.inputs[0])
+    values = editor.value(table)
+    is_shared = any(not editor.is_op(other, "GATHER") for other in editor.uses(table))
+    return None if values is None or values.ndim != 2 or values.size < SMALLEST_TABLE or is_shared else values
+
+
+def _rewrite(editor, operator, values, stored, bits):
+    table, ids = (int(index) for index in operator.inputs)
+    (vectors,) = operator.outputs
+    before = editor.tensor(table).buffer
+    if before not in stored:  # signatures share their tables
+        scale = row_scales(values, bits)
+        integers = _integers(values, scale, bits).astype(np.int16)
+        stored_rows = _pack(integers) if bits == 4 else integers.astype(f"int{bits}")
+        stored[before] = (editor.buffer(stored_rows), editor.buffer(scale.astype(np.float32)))
+    rows, scales = stored[before]
+    dtype, gather, dequantize = ("INT16", 4, 3) if bits == 16 else ("INT8", 2, 2)  # the first versions that take them
+    step, width = (1 / 16, values.shape[1] // 2) if bits == 4 else (1.0, values.shape[1])
+    editor.retype(table, dtype, step, buffer=rows)
+    editor.tensor(table).shape = np.array([len(values), width], np.int32)
+    scale_table = editor.add_tensor("row_scales", (len(values), 1), "FLOAT32", scales)
+    integers = editor.like(vectors, "/integers", dtype, last=width, scale=step)
+    stored_floats = editor.like(vectors, "/float", "FLOAT32", last=width)
+    scale = editor.like(vectors, "/scale", "FLOAT32", last=1)
+    floats, unpacking = _unpack(editor, stored_floats, vectors, width) if bits == 4 else (stored_floats, [])
+    for reader in editor.uses(vectors):
+        if editor.is_op(reader, "SHAPE"):  # what counts tokens must not wait for the product: XNNPACK computes that
+            reader.inputs = np.array([integers], np.int32)
+    options = operator.builtinOptions
+    return [
+        editor.operator("GATHER", [table, ids], [integers], version=gather, options=options),
+        editor.operator("DEQUANTIZE", [integers], [stored_floats], version=dequantize),
+        *unpacking,
+        editor.operator("GATHER", [scale_table, ids], [scale], options=options),
+        editor.operator("MUL", [floats, scale], [vectors]),
+    ]
+
+
+def _pack(integers):
+    """Two of −7 to 7 in a byte: a multiple of 16, and the distance from it."""
+    first, second = np.split(integers, 2, axis=1)
+    return (16 * first + second).astype(np.int8)
+
+
+def _unpack(editor, packed, vectors, width):
+    """Operators that take a byte's two numbers apart; `packed` are bytes over 16: the whole part, and what is left."""
+    whole, left, second = (
+        editor.like(vectors, f"/{name}", "FLOAT32", last=width) for name in ("whole", "left", "second")
+    )
+    both = editor.like(vectors, "/unpacked", "FLOAT32")
+    sixteen = editor.constant("sixteen", np.array(16.0, np.float32), "FLOAT32")
+    joined = editor.schema.ConcatenationOptionsT()
+    joined.axis = len(editor.tensor(vectors).shape) - 1
+    return both, [
+        editor.operator("ROUND", [packed], [whole]),
+        editor.operator("SUB", [packed, whole], [left]),
+        editor.operator("MUL", [left, sixteen], [second]),
+        editor.operator("CONCATENATION", [whole, second], [both], options=joined),
+    ]

@@ -1,0 +1,99 @@
+"""Task model → a `.tflite` file that takes raw strings, for apps that link tensorflow-text's tokenizer ops.
+
+Takes a task, gives a file with one signature `text`: one string in, the model's outputs out; the vocabulary is inside.
+Two custom ops do the work, `FastBertNormalize` and `FastWordpieceTokenizeWithOffsets`, which a stock LiteRT lacks: in
+Python `tensorflow_text.tflite_registrar` has them, in an app the library of the same name. The form for stock runtimes
+is `export.convert`.
+
+Ids equal those of `BertTokenizer`'s short way. There are no TFLite kernels for what its long way needs (regular
+expressions, Unicode decoding), so texts with words over 100 characters or with combining marks out of canonical order
+may differ.
+"""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from export.file.interpreter import open_interpreter
+from export.file.ops import audit_ops
+from export.recipes import Recipe, find_recipe
+from export.tasks.examples import PROBES
+from export.tflite.conversion import Artifact, convert_saved_model, rewrite
+from export.verification.parity import VerificationError, relative_error
+from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.base.task import Task
+from keras_bert.text.packing import pack
+
+SIGNATURE = "text"
+TEXT_OPS = ("FastBertNormalize", "FastWordpieceTokenizeWithOffsets")
+
+
+def convert_strings(
+    task: Task, path: str | Path, *, recipe: str | Recipe = "dynamic_int8", length: int = 128, check: bool = True
+) -> Artifact:
+    """Write a task as a TFLite file from strings to outputs, batch 1.
+
+    Args:
+        task: A task that reads single texts.
+        path: The `.tflite` file to write; it is replaced in one step.
+        recipe: A name in `RECIPES` or a `Recipe` that needs no calibration.
+        length: Tokens of a row; a longer text is cut.
+        check: Whether a file that is further from the task than the recipe's tolerance, on a handful of texts, is an
+            error, and is not written.
+
+    Example:
+        >>> convert_strings(task, "from_text.tflite", length=64)  # doctest: +SKIP
+    """
+    recipe = find_recipe(recipe)
+    if recipe.calibration == "needed":
+        raise ValueError(f"recipe={recipe.name!r} needs calibration, which runs on ids; use export.convert.")
+    if not 4 <= length <= task.config.max_sequence_length:
+        raise ValueError(f"length={length}: expected 4 to {task.config.max_sequence_length}, the model's positions.")
+    archive = keras.export.ExportArchive()
+    archive.track(task.model)
+    spec = tf.TensorSpec([1], tf.string, name="text")
+    archive.add_endpoint(
+        SIGNATURE, lambda text: task.model(_pack(task.tokenizer, text, length), training=False), input_signature=[spec]
+    )
+    content = rewrite(convert_saved_model(archive, [SIGNATURE], allow_custom_ops=True), recipe)
+    audit_ops(content).check(allowed=TEXT_OPS)
+    if check:
+        _check_outputs(task, content, recipe, length)
+    return Artifact(write_whole(path, content), recipe.name, (length,), len(content))
+
+
+def _check_outputs(task, content, recipe, length):
+    """By the kernels that tensorflow-text brings for LiteRT, the same that an app links."""
+    from tensorflow_text.core.pybinds import tflite_registrar
+
+    run = open_interpreter(content, custom_ops=tflite_registrar.SELECT_TFTEXT_OPS).get_signature_runner(SIGNATURE)
+    answers = [run(text=np.array([text.encode()], object)) for text in PROBES]
+    expected = task.model(pack(task.tokenizer, PROBES, sequence_length=length), training=False)
+    for name, value in expected.items():
+        error = relative_error(np.asarray(value, np.float64), np.concatenate([answer[name] for answer in answers]))
+        if not error <= recipe.tolerance:
+            raise VerificationError(
+                f"The file by {recipe.name} would give {name} that differ by {error:.2g} of their size from the "
+                f"task's, at most {recipe.tolerance} expected. Take a recipe with more bits; check=False writes it."
+            )
+
+
+def _pack(tokenizer, text, length):
+    """`[CLS] ids [SEP]` of the one text, cut and padded, by core ops that TFLite has."""
+    graph = tokenizer._graph
+    normalized = tf_text.FastBertNormalizer(model_buffer=tf.constant(graph.normalizer)).normalize(text)
+    pieces = tf_text.FastWordpieceTokenizer(model_buffer=tf.constant(graph.wordpiece), token_out_type=tf.int32)
+    ids = pieces.tokenize(normalized).flat_values[: length - 2]
+    cls, sep = (tf.constant([token], tf.int32) for token in (tokenizer.cls_id, tokenizer.sep_id))
+    padding = tf.fill([length], tf.constant(tokenizer.pad_id, tf.int32))
+    row = tf.concat([cls, ids, sep, padding], axis=0)
+    token_ids = tf.reshape(row[:length], [1, length])
+    visible = tf.cast(tf.range(length) < tf.size(ids) + 2, tf.int32)
+    return {
+        "token_ids": token_ids,
+        "segment_ids": tf.zeros([1, length], tf.int32),
+        "padding_mask": tf.reshape(visible, [1, length]),
+    }

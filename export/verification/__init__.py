@@ -1,0 +1,1 @@
+"""Exported files compared with Keras, and measured."""

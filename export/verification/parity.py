@@ -1,0 +1,274 @@
+"""A task and its file, side by side → how far they agree, and whether that is far enough.
+
+`verify` runs both on the same texts and gives a `ParityReport`; `.check()` raises where the file is further from the
+task than its recipe allows. A room of its own because an artifact counts as done only when its own runtime has given
+the task's answers: nothing here looks at the converter.
+"""
+
+import copy
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from export.file.metadata import task_settings
+from export.file.ops import OpAudit, audit_ops
+from export.recipes import Recipe, find_recipe
+from export.runtime import load
+from export.serving.rows import ServedRows, find_version
+from export.tasks.examples import Examples, read_examples, task_reader
+from export.tasks.outputs import app_outputs
+from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.tasks.base.task import Task
+
+# How much of the task's metric a file may lose; and, where there are no labels, the share of answers that may change.
+_MOST_LOST, _MOST_CHANGED = 0.01, 0.05
+_MOST_TOKENS_CHANGED = 0.15  # of a text that is written: next to a tie, which is common there, any rounding decides
+SERVING_TOLERANCE = 1e-4  # of a SavedModel, which computes what Keras does
+
+
+class VerificationError(ValueError):
+    """A file does not give its task's answers."""
+
+
+@dataclass(frozen=True)
+class ParityReport:
+    """How a file's answers compare with those of the Keras model. Prints as a small table.
+
+    Args:
+        path: The file.
+        recipe: The recipe that it was made by.
+        tolerance: The largest `relative_error` that the recipe allows.
+        examples: How many texts were compared.
+        length: The tokens that the file takes; longer texts are cut, or read in windows, as the task says.
+        max_error: The largest difference of an output, such as a probability or a token's logit.
+        relative_error: The root mean square of the difference of the outputs over that of the Keras outputs.
+        agreement: The share of inputs with the same answer: label, entities, part of a context; in regression, the
+            correlation of the answers, and of vectors the mean of their cosines.
+        tokens_differ: How many texts the runtime's tokenizer splits in another way than the task's; 0 is expected.
+        metric: What the scores measure; `None` where the texts had no labels.
+        keras_score: The score of the Keras model, with its own length.
+        file_score: The score of the file.
+        ops: The file's ops.
+        same_texts: Of a task that writes, the share of texts that the file writes as Keras does; `agreement` is that of
+            their tokens, each behind what Keras wrote before it.
+    """
+
+    path: Path
+    recipe: str
+    tolerance: float
+    examples: int
+    length: int
+    max_error: float
+    relative_error: float
+    agreement: float
+    tokens_differ: int
+    metric: str | None
+    keras_score: float | None
+    file_score: float | None
+    ops: OpAudit
+    same_texts: float | None = None
+    agreement_of: str = "same answers"
+
+    @property
+    def agreement_words(self) -> str:
+        """How far the answers agree, in words."""
+        if self.agreement_of in ("same answers", "same tokens"):
+            return f"{self.agreement:.2%} of the {self.agreement_of.split()[1]} are the same"
+        return f"the {self.agreement_of} of the answers is {self.agreement:.4f}"
+
+    def check(self) -> "ParityReport":
+        """Raise a `VerificationError` where the file is not good enough; gives the report back where it is."""
+        problems = []
+        if not self.relative_error <= self.tolerance:
+            problems.append(
+                f"outputs differ by {self.relative_error:.2g} of their size, at most {self.tolerance} expected"
+            )
+        if self.keras_score is not None and not self.file_score >= self.keras_score - self._allowed_loss():
+            problems.append(f"{self.metric} falls from {self.keras_score:.4f} to {self.file_score:.4f}")
+        changed = _MOST_CHANGED if self.same_texts is None else _MOST_TOKENS_CHANGED
+        if self.keras_score is None and self.agreement < 1 - max(changed, 1.5 / self.examples):
+            problems.append(f"only {self.agreement_words}")
+        if self.tokens_differ:
+            problems.append(f"{self.tokens_differ} texts are split into other tokens")
+        if self.ops.custom_ops:
+            problems.append(f"it needs {', '.join(self.ops.custom_ops)}, which LiteRT does not build in")
+        if problems:
+            raise VerificationError(
+                f"{self.path} ({self.recipe}) is not the model that it was made from: {'; '.join(problems)}. Take a "
+                "recipe with more bits, or calibrate with more texts like those that it will see."
+            )
+        return self
+
+    def _allowed_loss(self):
+        # On few texts one answer weighs more than a point: one changed answer is no failure.
+        return max(_MOST_LOST, 1.5 / self.examples)
+
+    def __str__(self) -> str:
+        rows = {
+            "file": f"{self.path}  {self.recipe}",
+            "texts": f"{self.examples:,}, of at most {self.length} tokens",
+            "largest error": f"{self.max_error:.2g}",
+            "relative error": f"{self.relative_error:.2g}",
+            "agreement": self.agreement_words,
+        }
+        if self.same_texts is not None:
+            rows["same texts"] = f"{self.same_texts:.2%}"
+        if self.metric is not None:
+            rows[self.metric] = f"Keras {self.keras_score:.4f}, file {self.file_score:.4f}"
+        rows["ops"] = ", ".join(f"{name} {count}" for name, count in self.ops.ops.items())
+        if self.ops.partitions:
+            rows["XNNPACK"] = ", ".join(f"{name}: {count} partitions" for name, count in self.ops.partitions.items())
+        return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
+
+    def to_dict(self) -> dict:
+        """The report as JSON can say it."""
+        return {**asdict(self), "path": self.path.name}
+
+
+def verify(
+    task: Task,
+    file,
+    data,
+    y: Sequence | None = None,
+    *,
+    recipe: str | Recipe | None = None,
+    columns: dict | None = None,
+) -> ParityReport:
+    """Compare a file with the task that it was made from, through the device runtime; or a SavedModel, by its graph.
+
+    Args:
+        task: The task.
+        file: What `convert` or `save_serving` gave, or the path of a `.tflite` file, or of a SavedModel: a version, or
+            the directory of versions, of which the highest counts. A SavedModel is asked by ids and by strings.
+        data: What `task.predict` takes, as a list; with labels, anything that `task.evaluate` takes, and the scores are
+            compared too. `Examples` are taken as they are.
+        y: The labels of texts.
+        recipe: The recipe whose tolerance counts; by default the artifact's own, or what the file says of itself. A
+            file that was made by a `Recipe` of your own needs that here.
+        columns: Columns of a file with data, as for `task.evaluate`.
+
+    Example:
+        >>> report = verify(classifier, "model.tflite", "dev.tsv")  # doctest: +SKIP
+        >>> print(report.check())  # doctest: +SKIP
+        file            model.tflite  dynamic_int8
+        texts           872, of at most 128 tokens
+        largest error   0.031
+        …
+    """
+    path = Path(getattr(file, "path", file)).expanduser()
+    examples = data if isinstance(data, Examples) else read_examples(task, data, y, **(columns or {}))
+    if (version := find_version(path)) is not None:
+        return _verify_served(task, version, examples)
+    runtime = load(path)
+    _check_same_task(path, runtime.metadata, task)
+    recipe = find_recipe(recipe or getattr(file, "recipe", None) or runtime.metadata.settings.get("recipe", "float32"))
+    return ParityReport(
+        path=path,
+        recipe=recipe.name,
+        tolerance=recipe.tolerance,
+        examples=len(examples.inputs),
+        length=runtime.longest,
+        ops=audit_ops(path, count_partitions=True),
+        **_compare(task, runtime, examples),
+    )
+
+
+def _verify_served(task, version, examples):
+    """Rows by their ids, and strings by the signatures that take them: where they differ, so do the tokens."""
+    served = ServedRows(version, task)
+    strings = served.string_errors(examples.inputs)
+    numbers = _compare(task, served, examples)
+    numbers["max_error"] = max(numbers["max_error"], strings.max(initial=0.0))
+    numbers["tokens_differ"] += int(np.sum(~(strings <= SERVING_TOLERANCE)))
+    return ParityReport(
+        path=version,
+        recipe="saved_model",
+        tolerance=SERVING_TOLERANCE,
+        examples=len(examples.inputs),
+        length=served.longest,
+        ops=served.audit(),
+        **numbers,
+    )
+
+
+def _check_same_task(path, metadata, task):
+    """An error where the file answers by other labels or settings than the task: no number below would show it."""
+    if metadata.labels != (None if task.labels is None else tuple(task.labels)):
+        raise ValueError(f"{path} has other labels than the task; verify a file with the task that it was made from.")
+    ours = json.loads(json.dumps(task_settings(task)))
+    if changed := [name for name, value in ours.items() if metadata.settings.get(name, value) != value]:
+        raise ValueError(
+            f"{path} has another {' and '.join(changed)} than the task, which was changed since; export it again."
+        )
+
+
+def _compare(task, runtime, examples):
+    """Both at the file's length, row by row; the scores each as it is used."""
+    shortened, outputs = copy.copy(task), app_outputs(task)
+    if outputs.compare is not None:
+        return outputs.compare(task, runtime, examples)
+    for name, value in runtime.reader.reading.items():
+        setattr(shortened, name, value)
+    reader, inputs = task_reader(task, runtime.longest), examples.inputs
+    data = reader.prepare(inputs)
+    raw = shortened._outputs(data.tokenized)
+    ours, theirs = outputs.from_task(task, raw, data.tokenized), runtime.outputs(data.tokenized)
+    numbers = {
+        **_errors(reader, ours, theirs, None if outputs.counted is None else outputs.counted(data.tokenized)),
+        "agreement_of": reader.agreement_of,
+        "agreement": reader.agreement(*(reader.answers(part, data, inputs) for part in (ours, theirs))),
+        "tokens_differ": count_differences(data, runtime.reader.prepare(inputs)),
+    }
+    if examples.labelled is None:
+        return numbers | {"metric": None, "keras_score": None, "file_score": None}
+    rows = shortened._prepare(examples.labelled, None)
+    metric = outputs.metric(task, rows)
+    if not _have_same_rows(rows, data):  # a task may fill up its groups to measure them
+        raw, theirs = shortened._outputs(rows.tokenized), runtime.outputs(rows.tokenized)
+    if runtime.longest == task.sequence_length:
+        keras_score = outputs.score(task, raw, rows, metric)
+    else:
+        whole = task._prepare(examples.labelled, None)
+        keras_score = outputs.score(task, task._outputs(whole.tokenized), whole, metric)
+    file_score = outputs.score(shortened, outputs.to_task(task, theirs, rows.tokenized), rows, metric)
+    return numbers | {"metric": metric, "keras_score": keras_score, "file_score": file_score}
+
+
+def relative_error(expected: np.ndarray, found: np.ndarray) -> float:
+    """The root mean square of the difference over that of what was expected.
+
+    Example:
+        >>> relative_error(np.array([3.0, 4.0]), np.array([3.0, 4.5]))
+        0.1
+    """
+    return float(np.sqrt(np.mean((found - expected) ** 2) / max(np.mean(expected**2), 1e-12)))
+
+
+def _have_same_rows(data, other):
+    ours, theirs = data.tokenized.packed(), other.tokenized.packed()
+    return all(np.array_equal(one, another) for one, another in zip(ours, theirs, strict=True))
+
+
+def _errors(reader, ours, theirs, counted):
+    pairs = []
+    for name in ours:
+        rows = slice(None) if counted is None or name not in reader.token_outputs else counted
+        pairs.append([np.ravel(part[name][rows]).astype("float64") for part in (ours, theirs)])
+    expected, found = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
+    return {"max_error": float(np.abs(found - expected).max()), "relative_error": relative_error(expected, found)}
+
+
+def count_differences(data: PreparedData, other: PreparedData) -> int:
+    """How many inputs have other tokens in the one than in the other."""
+    if len(data.tokenized) != len(other.tokenized):
+        return abs(len(data.tokenized) - len(other.tokenized))
+    (ids, splits, _), (other_ids, other_splits, _) = data.tokenized.packed(), other.tokenized.packed()
+    rows = [
+        row
+        for row in range(len(data.tokenized))
+        if not np.array_equal(ids[splits[row] : splits[row + 1]], other_ids[other_splits[row] : other_splits[row + 1]])
+    ]
+    return len(set(data.owners[rows].tolist()))

@@ -1,0 +1,1 @@
+"""Tokenized texts to batches: length buckets, shared rows, datasets."""

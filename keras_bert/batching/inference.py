@@ -1,0 +1,61 @@
+"""Tokenized rows → what a model gives for each of them, in their order.
+
+Rows run in batches of similar length, so that little is computed for padding; nobody who asks needs to know.
+"""
+
+from collections.abc import Callable, Collection
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.batching.length_buckets import (
+    bucket_boundaries,
+    length_sorted_batches,
+    restore_order,
+    restore_token_order,
+)
+from keras_bert.model.encoder import INPUT_NAMES
+from keras_bert.text.tokenized_texts import TokenizedTexts
+
+
+def inference_graph(model: keras.Model) -> Callable:
+    """A model's inference as one graph for all batch sizes and lengths."""
+    spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
+    return tf.function(lambda inputs: model(inputs, training=False), input_signature=[spec])
+
+
+def row_outputs(
+    forward: Callable,
+    tokenized: TokenizedTexts,
+    *,
+    token_outputs: Collection[str],
+    sequence_length: int,
+    batch_size: int,
+) -> dict[str, np.ndarray]:
+    """The outputs for each row, by name.
+
+    Args:
+        forward: From `inference_graph`.
+        tokenized: The rows.
+        token_outputs: The outputs that have a value for each token. They come as `[tokens, …]`, without padding, in the
+            order of `tokenized.packed()`.
+        sequence_length: The most tokens of a row.
+        batch_size: Rows at a time.
+    """
+    boundaries = bucket_boundaries(tokenized.lengths, sequence_length=sequence_length)
+    batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=boundaries)
+    collected: dict[str, list] = {}
+    for inputs in batches:
+        for name, value in forward(inputs).items():
+            value = value.numpy()
+            if name in token_outputs:
+                value = value[inputs["padding_mask"].numpy() > 0]
+            collected.setdefault(name, []).append(value)
+    outputs = {name: np.concatenate(values) for name, values in collected.items()}
+    return {
+        name: restore_token_order(values, order, tokenized.lengths)
+        if name in token_outputs
+        else restore_order(values, order)
+        for name, values in outputs.items()
+    }

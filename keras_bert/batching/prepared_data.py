@@ -1,0 +1,56 @@
+"""Examples as a task trains on them: tokenized rows with their labels, and where each row came from.
+
+A value that tasks make and `Task` trains on. A room of its own because one example may become several rows (windows of
+a long text, the choices of a question), and whoever measures has to put them together again.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from keras_bert.text.tokenized_texts import TokenizedTexts, TokenLabels
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """Examples as a task trains on them.
+
+    Args:
+        tokenized: The texts, cut or in windows.
+        labels: What the loss takes, a row for each text or window: an array, `TokenLabels`, or several by the name of
+            the output.
+        weights: What each row counts; `None` is 1 for all.
+        owners: The example that each row came from.
+        notes: What was dropped or cut, in words.
+        texts_per_example: Where an example is a group of texts: how many, one after the other. Labels and weights then
+            have a row for each group.
+    """
+
+    tokenized: TokenizedTexts
+    labels: np.ndarray | TokenLabels | dict | None
+    weights: np.ndarray | None
+    owners: np.ndarray
+    notes: tuple[str, ...] = ()
+    texts_per_example: int = field(default=1, kw_only=True)
+
+    @property
+    def num_examples(self) -> int:
+        """How many examples the rows came from."""
+        return int(self.owners.max()) + 1 if len(self.owners) else 0
+
+    def first_rows(self, count: int) -> "Self":
+        """The first `count` rows, each counting 1; whole groups, and at least one."""
+        group = self.texts_per_example
+        examples = np.arange(min(max(1, count // group), len(self.tokenized) // group))
+        rows = np.arange(len(examples) * group)
+        owners = np.unique(self.owners[rows], return_inverse=True)[1]
+        labels = self.labels
+        if isinstance(labels, dict):
+            labels = {name: values[examples] for name, values in labels.items()}
+        elif labels is not None:
+            labels = labels[examples]
+        return replace(self, tokenized=self.tokenized.take(rows), labels=labels, weights=None, owners=owners)

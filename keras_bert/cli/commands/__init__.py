@@ -1,0 +1,1 @@
+"""The commands of `keras-bert`, a module each."""

@@ -1,0 +1,26 @@
+"""`keras-bert convert`: a checkpoint → the same in another format."""
+
+from pathlib import Path
+
+from keras_bert.cli.output import add_command
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    example = "google-bert/bert-base-uncased bert-google/ --format google"
+    command = add_command(commands, "convert", run, example=example)
+    command.add_argument("model", help="a model directory or a name")
+    command.add_argument("output", type=Path, help="the directory to write")
+    command.add_argument("--format", choices=("huggingface", "google", "keras_hub"), default="huggingface")
+    command.add_argument("--encoder-only", action="store_true", help="leave out the heads")
+
+
+def run(arguments) -> dict:
+    """A checkpoint in another format."""
+    from keras_bert.checkpoint import load_encoder, load_labels, load_model, save_pretrained
+
+    load = load_encoder if arguments.encoder_only else load_model
+    model, tokenizer = load(arguments.model)
+    labels = None if arguments.encoder_only else load_labels(arguments.model)
+    save_pretrained(model, arguments.output, tokenizer=tokenizer, format=arguments.format, labels=labels)
+    return {"output": str(arguments.output), "format": arguments.format, "parameters": model.count_params()}

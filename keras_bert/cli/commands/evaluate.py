@@ -1,0 +1,59 @@
+"""`keras-bert evaluate`: a fine-tuned model and labelled texts → a table, and a JSON file for scripts."""
+
+import json
+from pathlib import Path
+
+from keras_bert.cli.data_flags import add_data_arguments
+from keras_bert.cli.output import add_command
+from keras_bert.cli.tasks.flags import check_flags
+from keras_bert.cli.tasks.sentences import add_label_arguments, open_task
+from keras_bert.cli.tasks.table import find_task
+from keras_bert.system.atomic_files import write_whole
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "evaluate", run, example="sentiment/ test.tsv --output results.json --plots plots/")
+    command.add_argument("model", help="a directory that finetune wrote; with --labels any model")
+    command.add_argument("data", metavar="DATA", help="labelled texts, in a form that finetune takes")
+    command.add_argument("--split", default="dev", help="with --glue: which split (default: %(default)s)")
+    command.add_argument("--output", type=Path, help="write the numbers here, as JSON")
+    command.add_argument("--plots", type=Path, help="draw the confusion matrix and the calibration here, as PNG")
+    add_label_arguments(command)
+    add_data_arguments(command.add_argument_group("data"))
+
+
+def run(arguments) -> dict:
+    """How good a fine-tuned model is on labelled texts."""
+    task = open_task(arguments)
+    check_flags(arguments, task.name)
+    kind = getattr(task, "kind", None)
+    rows = find_task(task.name).read(arguments, arguments.data, arguments.split, kind)
+    report = task.evaluate(rows)
+    numbers = report.to_dict()
+    if arguments.plots is not None:
+        numbers |= _draw(task, rows, report, arguments.plots)
+    if arguments.output is not None:
+        write_whole(arguments.output, json.dumps(numbers, indent=2, ensure_ascii=False) + "\n")
+    if arguments.json:
+        return numbers
+    print(report)
+    if rows.report.dropped:
+        print(rows.report)
+    done = {"output": str(arguments.output)} if arguments.output else {}
+    return done | ({"plots": str(arguments.plots)} if arguments.plots else {}) or {"examples": len(rows)}
+
+
+def _draw(task, rows, report, directory):
+    from keras_bert.evaluation.confidence import calibration_report, plot_reliability
+    from keras_bert.evaluation.reports import plot_confusion
+
+    kind = getattr(task, "kind", task.name)
+    if kind != "single_label":
+        raise ValueError(f"--plots shows classes; this model is {kind}. Leave it out.")
+    directory.mkdir(parents=True, exist_ok=True)
+    plot_confusion(report, directory / "confusion.png")
+    calibration = calibration_report(task.logits(rows.inputs), [task.labels.index(label) for label in rows.labels])
+    plot_reliability(calibration, directory / "calibration.png")
+    print(calibration)
+    return {"calibration": calibration.to_dict()}

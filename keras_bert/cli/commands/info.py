@@ -1,0 +1,26 @@
+"""`keras-bert info`: a model directory or a name → what it holds."""
+
+from keras_bert.cli.output import add_command
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "info", run, example="all-MiniLM-L6-v2")
+    command.add_argument("model", help="a model directory or a name")
+
+
+def run(arguments) -> dict:
+    """What a checkpoint holds."""
+    from keras_bert.checkpoint import load_labels, load_model
+    from keras_bert.model.encoder import encoder_config
+
+    model, tokenizer = load_model(arguments.model)
+    result = {
+        "parameters": model.count_params(),
+        "outputs": sorted(model.output),
+        **encoder_config(model).to_dict(),
+    }
+    if tokenizer is not None:
+        result["lowercase"] = tokenizer.lowercase
+    labels = load_labels(arguments.model)
+    return {**result, "labels": labels} if labels else result

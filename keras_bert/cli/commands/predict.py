@@ -1,0 +1,62 @@
+"""`keras-bert predict`: a fine-tuned model and texts → answers."""
+
+import json
+from pathlib import Path
+
+from keras_bert.cli.data_flags import answer_filled, is_blank, read_lines
+from keras_bert.cli.output import add_command
+from keras_bert.cli.tasks.sentences import add_label_arguments, open_task
+from keras_bert.cli.tasks.table import find_task
+from keras_bert.system.atomic_files import write_whole
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "predict", run, example='sentiment/ "What a lovely film!"')
+    command.add_argument("model", help="a directory that finetune wrote; with --labels any model")
+    command.add_argument("texts", nargs="*", help="texts to answer")
+    command.add_argument("--pair", metavar="TEXT", help="what goes with one text: its second, a question's context")
+    command.add_argument(
+        "--input",
+        type=Path,
+        help="a file with a text a line; a tab stands before the second of a pair, a question's context, a choice. A "
+        "blank line has no answer (null), so that answers stand beside their lines",
+    )
+    add_label_arguments(command)
+    command.add_argument("--output", type=Path, help="write a line of JSON for each text here")
+
+
+def run(arguments) -> dict:
+    """The answers of a fine-tuned model."""
+    texts, task = _texts(arguments), open_task(arguments)
+    commands = find_task(task.name)
+    answers = answer_filled(texts, lambda filled: [commands.plain(answer) for answer in commands.ask(task, filled)])
+    if arguments.output is not None:
+        lines = [{"text": text, "answer": answer} for text, answer in zip(texts, answers, strict=True)]
+        write_whole(arguments.output, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+        return {"output": str(arguments.output), "texts": len(texts)}
+    if arguments.json:
+        return {"texts": texts, "answers": answers}
+    return {
+        _shown(text): commands.words(answer) for text, answer in zip(texts, answers, strict=True) if not is_blank(text)
+    }
+
+
+def _texts(arguments):
+    texts = list(arguments.texts)
+    if arguments.pair is not None:
+        if len(texts) != 1:
+            raise ValueError(f"--pair goes with one text, and there are {len(texts)}; for more, pass --input FILE.")
+        texts = [(texts[0], arguments.pair)]
+    if arguments.input is not None:
+        lines = read_lines(arguments.input)
+        texts += [line if is_blank(line) or "\t" not in line else tuple(line.split("\t", 1)) for line in lines]
+    if all(map(is_blank, texts)):
+        raise ValueError("There is no text; pass some after the model, or a file with --input.")
+    if len({isinstance(text, tuple) for text in texts if not is_blank(text)}) > 1:
+        raise ValueError("Some lines are pairs and some are not; expected a tab in every line, or in none.")
+    return texts
+
+
+def _shown(text):
+    return text if isinstance(text, str) else " ⏵ ".join(text)

@@ -1,0 +1,178 @@
+"""`keras-bert pretrain`: text files → a BERT of one's own, in one command that can be killed and started again.
+
+Learns a vocabulary, makes examples, trains in one phase or several, and draws a report. What it decides is where things
+go in the output directory; the work is done by the rooms to its left.
+"""
+
+import argparse
+from pathlib import Path
+
+from keras_bert.cli.output import add_command
+
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "pretrain", run, example="corpus/*.txt.gz my-bert/ --size mini --steps 10000")
+    command.add_argument("files", nargs="+", help="text files, a blank line between documents; .gz, .jsonl; globs work")
+    command.add_argument("output", type=Path, help="the directory to write: model/, report.html, state/, examples-…/")
+    _add_model_arguments(command.add_argument_group("model"))
+    _add_training_arguments(command.add_argument_group("training"))
+    _add_machine_arguments(command.add_argument_group("machine"))
+
+
+def _add_model_arguments(group):
+    group.add_argument("--size", choices=SIZES, default="mini", help="default: %(default)s")
+    group.add_argument("--vocabulary", type=Path, help="a vocab.txt; without it one is learned from the files")
+    group.add_argument("--vocabulary-size", type=int, default=8000, help="tokens to learn (default: %(default)s)")
+    group.add_argument("--start-from", metavar="MODEL", help="go on from this model, with its size and vocabulary")
+
+
+def _add_training_arguments(group):
+    group.add_argument("--steps", type=int, default=10_000, help="default: %(default)s")
+    group.add_argument("--sequence-length", type=int, default=128, help="tokens of a row (default: %(default)s)")
+    group.add_argument(
+        "--phases",
+        type=_read_phases,
+        metavar="PHASES",
+        help="several instead, LENGTH:STEPS or LENGTH:STEPS:BATCH each, such as 128:9000,512:1000:8",
+    )
+    group.add_argument("--batch-size", type=int, default=32, help="rows of a step (default: %(default)s)")
+    group.add_argument("--learning-rate", type=float, default=5e-4, help="its peak (default: %(default)s)")
+    group.add_argument("--warmup", type=float, default=0.1, help="share of the steps (default: %(default)s)")
+    group.add_argument("--optimizer", choices=("adamw", "lamb"), default="adamw", help="default: %(default)s")
+    group.add_argument("--dropout", type=float, help="while pretraining (default: 0.1); 0 is better for short runs")
+    group.add_argument("--mask", choices=("token", "word", "span"), default="token", help="default: %(default)s")
+    group.add_argument(
+        "--packed", action="store_true", help="several short examples in one row: no compute for padding"
+    )
+    group.add_argument("--negatives", type=int, metavar="K", help="sampled softmax, for large vocabularies")
+    group.add_argument("--validation", nargs="+", metavar="FILE", help="text to measure on, every --save-every steps")
+    group.add_argument(
+        "--validation-steps", type=int, default=50, help="batches to measure on each time (default: %(default)s)"
+    )
+    group.add_argument("--seed", type=int, default=0)
+
+
+def _add_machine_arguments(group):
+    group.add_argument("--save-every", type=int, default=500, help="steps between states (default: %(default)s)")
+    group.add_argument("--accumulation", type=int, default=1, help="parts of a batch, to save memory")
+    group.add_argument("--precision", default="auto", help="a dtype policy; auto: half precision on GPUs and TPUs")
+    group.add_argument("--strategy", default="auto", help="which devices (default: %(default)s)")
+    group.add_argument("--service", metavar="ADDRESS", help="a tf.data service that reads, for several machines")
+
+
+def run(arguments) -> dict:
+    """A BERT of one's own, from text files; started again, it goes on where it was."""
+    from keras_bert.pretraining.run import pretrain, pretrain_in_phases
+    from keras_bert.system.allocator import keep_freed_memory
+    from keras_bert.training.resume import require_writable
+
+    output, several = arguments.output, arguments.phases is not None
+    lengths = arguments.phases or [(arguments.sequence_length, arguments.steps, arguments.batch_size)]
+    plans = [_plan(arguments, steps, batch_size or arguments.batch_size) for _, steps, batch_size in lengths]
+    require_writable(output)
+    keep_freed_memory()
+    try:
+        tokenizer, config = _tokenizer_and_config(arguments, max(length for length, *_ in lengths))
+        phases = [_phase(arguments, tokenizer, length, plan) for (length, *_), plan in zip(lengths, plans, strict=True)]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; what is made so far is in {output}. The same command goes on.") from None
+    options = {"start_from": arguments.start_from, "verbose": 0 if arguments.json else "auto"}
+    if several:
+        history = pretrain_in_phases(phases, output, config, tokenizer, **options)[-1]
+    else:
+        (phase,) = phases
+        options["validation"] = phase.validation
+        history = pretrain(phase.examples, output, config, tokenizer, phase.plan, **options)
+    return {**{name: round(values[-1], 4) for name, values in history.items()}, **_places(output, several)}
+
+
+def _plan(arguments, steps, batch_size):
+    from keras_bert.pretraining.plan import PretrainingPlan
+
+    return PretrainingPlan(
+        steps=steps,
+        batch_size=batch_size,
+        accumulation=arguments.accumulation,
+        learning_rate=arguments.learning_rate,
+        optimizer=arguments.optimizer,
+        warmup=arguments.warmup,
+        dropout=arguments.dropout,
+        mask_unit=arguments.mask,
+        packed=arguments.packed,
+        negatives=arguments.negatives,
+        save_every=arguments.save_every,
+        validation_steps=arguments.validation_steps,
+        service=arguments.service,
+        strategy=arguments.strategy,
+        precision=arguments.precision,
+        seed=arguments.seed,
+    )
+
+
+def _tokenizer_and_config(arguments, longest):
+    """From the model to start from, from a given vocabulary, or from one that is learned now."""
+    from keras_bert.checkpoint import load_tokenizer
+    from keras_bert.model.config import BertConfig
+    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.vocabulary import learn_vocabulary, write_vocabulary
+
+    if arguments.start_from is not None:
+        if arguments.vocabulary is not None:
+            raise ValueError("--vocabulary and --start-from: a model has its own vocabulary; leave out one of the two.")
+        return load_tokenizer(arguments.start_from), None
+    vocabulary = arguments.vocabulary
+    if vocabulary is None:
+        vocabulary = arguments.output / "vocab.txt"
+        if not vocabulary.exists():
+            size = arguments.vocabulary_size
+            write_vocabulary(learn_vocabulary(arguments.files, size, progress=not arguments.json), vocabulary)
+    tokenizer = BertTokenizer(vocabulary)
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_sequence_length": max(512, longest)}
+    return tokenizer, BertConfig.preset(arguments.size, **sizes)
+
+
+def _phase(arguments, tokenizer, length, plan):
+    """The examples of one length, made where they are not there yet."""
+    from keras_bert.pretraining.corpus.writing import write_examples
+    from keras_bert.pretraining.plan import Phase
+
+    settings = {"sequence_length": length, "seed": arguments.seed, "progress": not arguments.json}
+    examples = arguments.output / f"examples-{length}"
+    write_examples(arguments.files, examples, tokenizer, **settings)
+    validation = None
+    if arguments.validation:
+        validation = arguments.output / f"validation-{length}"
+        write_examples(arguments.validation, validation, tokenizer, **settings)
+    return Phase(examples=examples, plan=plan, validation=validation)
+
+
+def _places(output, several):
+    """Where everything is, to print at the end."""
+    from keras_bert.pretraining.report import write_report
+
+    try:
+        report = str(write_report(output))
+    except ImportError as error:
+        report = f"not drawn: {error}"
+    runs = str(output / "phase-*") if several else str(output)
+    return {
+        "model": str(output / "model"),
+        "report": report,
+        "history": f"{runs}/history.jsonl",
+        "tensorboard": f"tensorboard --logdir {output}",
+    }
+
+
+def _read_phases(text):
+    """`128:9000,512:1000:8` → `[(128, 9000, None), (512, 1000, 8)]`."""
+    phases = []
+    for part in text.split(","):
+        numbers = part.split(":")
+        if len(numbers) not in (2, 3) or not all(number.isascii() and number.isdigit() for number in numbers):
+            raise argparse.ArgumentTypeError(f"{part!r} is no phase; expected LENGTH:STEPS or LENGTH:STEPS:BATCH")
+        length, steps, *batch = map(int, numbers)
+        phases.append((length, steps, batch[0] if batch else None))
+    return phases

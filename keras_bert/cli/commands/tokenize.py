@@ -1,0 +1,27 @@
+"""`keras-bert tokenize`: a text → what BERT sees of it."""
+
+from pathlib import Path
+
+from keras_bert.cli.output import add_command
+
+
+def add(commands) -> None:
+    """The command and its arguments."""
+    command = add_command(commands, "tokenize", run, example='all-MiniLM-L6-v2 "Hello, world!"')
+    command.add_argument("model", help="a model directory, a name, or a vocab.txt")
+    command.add_argument("text")
+
+
+def run(arguments) -> dict:
+    """The pieces, ids and character offsets of a text."""
+    tokenizer = _load_tokenizer(arguments.model)
+    ids, starts, ends = (part.numpy().tolist() for part in tokenizer.tokenize_with_offsets(arguments.text))
+    offsets = [[start, end] for start, end in zip(starts, ends, strict=True)]
+    return {"tokens": [tokenizer.id_to_token(index) for index in ids], "ids": ids, "offsets": offsets}
+
+
+def _load_tokenizer(model):
+    from keras_bert.checkpoint import load_tokenizer
+    from keras_bert.text.tokenizer import BertTokenizer
+
+    return BertTokenizer(model) if Path(model).is_file() else load_tokenizer(model)

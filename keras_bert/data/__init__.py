@@ -1,0 +1,1 @@
+"""Labelled data: files, tables, GLUE, augmentation, the bundled assistant commands."""

@@ -1,0 +1,171 @@
+"""The nine GLUE tasks: their files → `Rows`, predictions → their own metrics, predictions → submission files.
+
+Takes a task's name and the directory of the official download, gives what every other data set gives. A room of its own
+because each task has its own columns, metrics and words for labels; `data/glue_tasks.py` holds them as one table.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from keras_bert.data.glue_tasks import GLUE, GlueSplit, GlueTask, glue_task
+from keras_bert.data.labelled_texts import Dropped, RowReport, Rows, read_rows
+from keras_bert.evaluation.class_arrays import class_numbers, finite_numbers
+from keras_bert.evaluation.reports import classification_report, regression_report
+
+__all__ = ["GLUE", "GlueSplit", "GlueTask", "glue_metrics", "glue_score", "glue_task", "read_glue", "write_submission"]
+
+# === Reading ===
+
+
+def read_glue(task: str | GlueTask, directory: str | os.PathLike, split: str) -> Rows:
+    """Reads a split of a task from the official files.
+
+    Rows of train and dev that are broken are dropped and named in `.report`. A test set must be whole, because its
+    rows are answered by position: there a broken row raises, and an empty text is kept.
+
+    Args:
+        task: The name of the task.
+        directory: The directory of the task, or the one above it.
+        split: `"train"`, `"dev"` or `"test"`; MNLI has `dev_matched`, `dev_mismatched`, `test_matched`,
+            `test_mismatched` and `diagnostic`, MRPC also `test_labelled`.
+
+    Example:
+        >>> rows = read_glue("RTE", "glue", "dev")  # doctest: +SKIP
+        >>> rows[0].label  # doctest: +SKIP
+        'not_entailment'
+    """
+    task = glue_task(task)
+    wanted = task.split(split)
+    path = _find(task, Path(directory), wanted)
+    is_test = wanted.submission is not None
+    rows = read_rows(
+        path,
+        text=wanted.text,
+        pair=wanted.pair,
+        label=wanted.label,
+        header=wanted.header,
+        format="tsv",
+        numeric=task.kind == "regression",
+        allowed_labels=task.labels or None,
+        keep_empty=is_test,
+        strict=is_test,
+    )
+    return _mrpc_part(rows, path, wanted.name) if path.name == "msr_paraphrase_train.txt" else rows
+
+
+def _find(task: GlueTask, directory: Path, split: GlueSplit) -> Path:
+    for base in (directory / task.name, directory):
+        for path in (base / name for name in split.files):
+            if path.is_file():
+                return path
+    raise FileNotFoundError(
+        f"{task.name} {split.name}: none of {', '.join(split.files)} in {directory} or {directory / task.name}; "
+        "pass the directory of the official GLUE download."
+    )
+
+
+def _mrpc_part(rows: Rows, path: Path, split: str) -> Rows:
+    """Train or dev of Microsoft's one file: dev is what `dev_ids.tsv` of the GLUE download lists."""
+    ids = path.with_name("dev_ids.tsv")
+    if not ids.is_file():
+        raise FileNotFoundError(f"{path} holds train and dev in one; {ids} is needed to tell them apart.")
+    dev_ids = {tuple(line.split("\t")) for line in ids.read_text(encoding="utf-8").splitlines()}
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+
+    def belongs(line: int) -> bool:
+        return (tuple(lines[line - 1].split("\t")[1:3]) in dev_ids) == (split == "dev")
+
+    examples = tuple(example for example in rows if belongs(example.row))
+    dropped: tuple[Dropped, ...] = tuple(drop for drop in rows.report.dropped if belongs(drop.line))
+    return Rows(examples, RowReport(rows.report.files, len(examples) + len(dropped), len(examples), dropped))
+
+
+# === Metrics ===
+
+
+def glue_metrics(task: str | GlueTask, predictions: Sequence, labels: Sequence) -> dict[str, float]:
+    """The metrics by which GLUE ranks a task, between 0 and 1 (correlations between −1 and 1).
+
+    F1 is that of class `"1"`, paraphrase or duplicate. A correlation with constant predictions is NaN.
+
+    Args:
+        task: The name of the task.
+        predictions: Labels as words, class numbers in the order of `labels` of the task, or scores
+            `[examples, classes]`; for STS-B numbers.
+        labels: The true ones in the same way.
+
+    Example:
+        >>> glue_metrics("MRPC", ["1", "1", "0"], ["1", "0", "0"])
+        {'accuracy': 0.6666666666666666, 'f1': 0.6666666666666666}
+    """
+    task = glue_task(task)
+    if task.kind == "regression":
+        numbers = regression_report(labels, predictions)
+        return {name: getattr(numbers, name) for name in task.metrics}
+    report = classification_report(labels, predictions, names=task.labels)
+    values = {"accuracy": report.accuracy, "matthews": report.matthews, "f1": report.classes[-1].f1}
+    return {name: values[name] for name in task.metrics}
+
+
+def glue_score(metrics: Mapping[str, float]) -> float:
+    """The one number of a task in GLUE's table: the mean of its metrics, times 100.
+
+    Example:
+        >>> round(glue_score({"accuracy": 0.9, "f1": 0.8}), 2)
+        85.0
+    """
+    return 100 * sum(metrics.values()) / len(metrics)
+
+
+# === Submissions ===
+
+
+def write_submission(
+    task: str | GlueTask,
+    predictions: Sequence,
+    directory: str | os.PathLike,
+    *,
+    split: str = "test",
+    check_size: bool = True,
+) -> Path:
+    """Writes predictions for a test set as GLUE takes them: `index<TAB>prediction`, with the official file name.
+
+    Args:
+        task: The name of the task.
+        predictions: As for `glue_metrics`, in the order of the test file. STS-B is clipped to 0–5.
+        directory: Where the file goes; it is made if it is not there.
+        split: For MNLI `"test_matched"`, `"test_mismatched"` or `"diagnostic"` (MNLI-m, MNLI-mm and AX).
+        check_size: Refuses predictions for less or more than the official test set.
+
+    Example:
+        >>> write_submission("SST-2", ["1", "0"], "submission", check_size=False)  # doctest: +SKIP
+        PosixPath('submission/SST-2.tsv')
+    """
+    task = glue_task(task)
+    wanted = task.split(split)
+    if wanted.submission is None:
+        answered = [split.name for split in task.splits if split.submission]
+        raise ValueError(f"{task.name} {wanted.name} is not submitted; splits that are: {', '.join(answered)}.")
+    if check_size and len(predictions) != wanted.size:
+        raise ValueError(
+            f"there are {len(predictions):,} predictions, but {task.name} {wanted.name} has {wanted.size:,} examples; "
+            "predict every row of the test file, or pass check_size=False."
+        )
+    words = _stsb_words(predictions) if task.kind == "regression" else _label_words(task, predictions)
+    path = Path(directory) / wanted.submission
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["index\tprediction", *(f"{index}\t{word}" for index, word in enumerate(words))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def _label_words(task: GlueTask, predictions: Sequence) -> list[str]:
+    names, _, found = class_numbers([0] * len(predictions), predictions, task.labels)
+    return [names[number] for number in found]
+
+
+def _stsb_words(predictions: Sequence) -> list[str]:
+    return [f"{number:.3f}" for number in np.clip(finite_numbers(predictions, role="predictions"), 0.0, 5.0)]

@@ -1,0 +1,290 @@
+"""Files of labelled texts → `Rows`: examples, and a report that names every row that was not used.
+
+Takes TSV, CSV, JSONL or JSON paths and the columns that count, gives a sequence of `Example` with `.report`. A room of
+its own because every task reads its data here, and none may lose a row without a word. The values (`data/examples.py`)
+and what follows reading (`data/label_statistics.py`: splits, class weights, counts) are offered from here too.
+"""
+
+import ast
+import json
+import math
+import os
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from keras_bert.data.examples import Dropped, Example, LabelValue, RowReport, Rows
+from keras_bert.data.label_statistics import LabelSummary, class_weights, describe_labels, stratified_split
+from keras_bert.data.tables import Record, find_format, read_records
+
+__all__ = [
+    "Dropped",
+    "Example",
+    "LabelSummary",
+    "RowReport",
+    "Rows",
+    "class_weights",
+    "describe_labels",
+    "read_rows",
+    "stratified_split",
+]
+
+Column = str | int
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+# A list as Python prints it, of strings and numbers alone: two strings without a comma between them, as NumPy prints
+# them, would be one string to Python.
+_ESCAPE = r"""\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4})"""
+_ITEM = rf"""(?:'(?:[^'\\\n\0]|{_ESCAPE})*'|"(?:[^"\\\n\0]|{_ESCAPE})*"|[+-]?\d+(?:\.\d*)?)"""
+_ITEMS = rf"\s*{_ITEM}\s*(?:,\s*{_ITEM}\s*)*"
+_PYTHON_LIST = re.compile(rf"\[(?:\s*|{_ITEMS},?\s*)\]|\((?=[^,]*,){_ITEMS},?\s*\)")
+_BROKEN_LIST = "label is a broken list"
+
+
+# === Reading ===
+
+
+def read_rows(
+    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    *,
+    text: Column = "text",
+    pair: Column | None = None,
+    label: Column | None = "label",
+    header: bool | str = "auto",
+    format: str | None = None,
+    delimiter: str | None = None,
+    label_separator: str | None = None,
+    numeric: bool = False,
+    allowed_labels: Collection[str] | None = None,
+    keep_empty: bool = False,
+    strict: bool = False,
+) -> Rows:
+    """Reads examples, and reports every row that cannot be one.
+
+    Args:
+        path_or_paths: One file or several: `.tsv` or `.txt` (tabs, no quoting), `.csv`, `.jsonl`, `.json`, and each of
+            these with `.gz`.
+        text: The column of the text: its name in the header (or its key), or its number from 0.
+        pair: The column of the second text, if there is one.
+        label: The column of the label; None reads texts without labels.
+        header: True, False, or `"auto"`: the first line is a header if any column is given by name. With numbers alone
+            `"auto"` takes the first line as data.
+        format: `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; None goes by the file's ending.
+        delimiter: What stands between the cells of a CSV file, if it is no comma.
+        label_separator: What stands between the labels of one row (`"|"`): labels are then tuples, and an empty cell is
+            a row without any label. A list as label, as JSON or Python writes it, gives a tuple without this.
+        numeric: Labels are numbers (regression).
+        allowed_labels: The labels that may occur; a row with another is dropped and named.
+        keep_empty: Keeps rows with an empty text, for files in which every row needs an answer.
+        strict: Raises at the first bad row instead of reporting it.
+
+    Example:
+        >>> rows = read_rows("SST-2/train.tsv", text="sentence")  # doctest: +SKIP
+        >>> print(rows.report)  # doctest: +SKIP
+        67,349 rows read, 67,349 kept, 0 dropped
+    """
+    if numeric and (label_separator is not None or allowed_labels is not None):
+        raise ValueError("numeric=True reads one number a row; leave out label_separator and allowed_labels.")
+    if label_separator == "":
+        raise ValueError('label_separator="" separates nothing; pass the character between labels, such as "|".')
+    columns = _Columns(text, pair, label)
+    label_reader = _LabelReader(label_separator, numeric, None if allowed_labels is None else frozenset(allowed_labels))
+    files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
+    if not files:
+        raise ValueError("there is no file to read; pass at least one path.")
+    kept: list[tuple[str, Example]] = []
+    dropped: list[Dropped] = []
+    for path in [os.fspath(file) for file in files]:
+        records = read_records(path, format=format, delimiter=delimiter)
+        width, cells_at = None, columns.asked
+        if find_format(path, format) in ("tsv", "csv") and columns.with_header(header):
+            width, cells_at = columns.locate(next(records, None), path)
+        for record in records:
+            found = _example(record, cells_at, width, label_reader, keep_empty)
+            if isinstance(found, Example):
+                kept.append((path, found))
+            else:
+                dropped.append(Dropped(found, path, record.line))
+                _refuse(dropped, strict)
+    kept = _of_one_kind(kept, dropped, strict)
+    _check_lists(kept, dropped)
+    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
+    if not kept:
+        raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
+    return Rows(tuple(example for _, example in kept), report)
+
+
+def _refuse(dropped: list[Dropped], strict: bool) -> None:
+    if strict:
+        raise ValueError(
+            f"{dropped[-1].path}, line {dropped[-1].line}: {dropped[-1].reason}; "
+            "mend the row, or pass strict=False to leave it out and have it reported."
+        )
+
+
+def _of_one_kind(kept: list[tuple[str, Example]], dropped: list[Dropped], strict: bool) -> list[tuple[str, Example]]:
+    """Where some labels are lists all must be: a plain one among them is more likely a broken list than a class."""
+    if not any(isinstance(example.label, tuple) for _, example in kept):
+        return kept
+    for path, example in kept:
+        if isinstance(example.label, str):
+            dropped.append(Dropped("label is no list, as in other rows", path, example.row))
+            _refuse(dropped, strict)
+    return [(path, example) for path, example in kept if not isinstance(example.label, str)]
+
+
+def _check_lists(kept: list[tuple[str, Example]], dropped: list[Dropped]) -> None:
+    """A broken list is a bad row; where most are broken, the file has lists in a form of its own."""
+    broken = [drop for drop in dropped if drop.reason == _BROKEN_LIST]
+    if len(broken) > sum(isinstance(example.label, tuple) and example.label != () for _, example in kept):
+        raise ValueError(
+            f"{broken[0].path}, line {broken[0].line}: the label looks like a list and cannot be read as one, as in "
+            f"{len(broken):,} rows; expected ['a', 'b'], with quotes and commas, or a|b with label_separator='|'."
+        )
+
+
+# === Columns ===
+
+
+@dataclass(frozen=True)
+class _Columns:
+    text: Column
+    pair: Column | None
+    label: Column | None
+
+    def __post_init__(self) -> None:
+        for role, column in (("text", self.text), ("pair", self.pair), ("label", self.label)):
+            is_column = isinstance(column, str | int) and not isinstance(column, bool)
+            if (column is None and role == "text") or not (column is None or is_column):
+                raise TypeError(f"{role}={column!r} is no column; pass its name, or its number from 0.")
+            if is_column and isinstance(column, int) and column < 0:
+                raise ValueError(f"{role}={column} is no column; numbers count from 0.")
+
+    @property
+    def asked(self) -> tuple[Column, Column | None, Column | None]:
+        return self.text, self.pair, self.label
+
+    def with_header(self, header: bool | str) -> bool:
+        if header not in (True, False, "auto"):
+            raise ValueError(f"header={header!r} is none of True, False, 'auto'.")
+        names = [column for column in self.asked if isinstance(column, str)]
+        if header is False and names:
+            raise ValueError(
+                f"header=False leaves columns without names, but {names} are asked for; pass numbers from 0."
+            )
+        return bool(names) if header == "auto" else bool(header)
+
+    def locate(self, first: Record | None, path: str) -> tuple[int, tuple]:
+        """How wide the table is, and the columns as numbers."""
+        if first is None or first.cells is None:
+            raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
+        names = [str(name).strip() for name in first.cells]
+        for role, column in zip(("text", "pair", "label"), self.asked, strict=True):
+            if isinstance(column, str) and names.count(column) != 1:
+                found = f"{names.count(column)} columns" if column in names else "no column"
+                unlabelled = ", label=None for a file without labels" if role == "label" else ""
+                raise ValueError(
+                    f"{path} has {found} named {column!r}; its first line reads {names}. Pass {role}= one of these"
+                    f"{unlabelled}, or numbers from 0 for a file without a header."
+                )
+        return len(names), tuple(names.index(column) if isinstance(column, str) else column for column in self.asked)
+
+
+# === Rows ===
+
+
+def _example(record: Record, cells_at: tuple, width: int | None, read_label, keep_empty: bool) -> Example | str:
+    """The example of a record, or the reason why there is none."""
+    if record.problem:
+        return record.problem
+    # More filled cells than the header names: a text holds the delimiter, and all after it would be read shifted.
+    if width is not None and isinstance(record.cells, list) and any(str(cell).strip() for cell in record.cells[width:]):
+        return "too many columns"
+    try:
+        cells: Any = record.cells
+        text, pair, label = (None if column is None else cells[column] for column in cells_at)
+    except (IndexError, KeyError, TypeError):
+        return _lacking(record, cells_at)
+    if not isinstance(text, str) or not (pair is None or isinstance(pair, str)):
+        return "text is no string"
+    if not keep_empty and not text.strip():
+        return "empty text"
+    if not keep_empty and cells_at[1] is not None and not (pair or "").strip():
+        return "empty pair"
+    reason = None
+    if cells_at[2] is not None:
+        label, reason = read_label(label)
+    if any(_SURROGATE.search(value) for value in (text, pair, *_strings(label)) if value is not None):
+        return "invalid UTF-8"
+    return reason or Example(text, pair, label, record.line)
+
+
+def _lacking(record: Record, cells_at: tuple) -> str:
+    if isinstance(record.cells, list):
+        return "too few columns"
+    lacking = [column for column in cells_at if column is not None and column not in (record.cells or ())]
+    return "missing label" if lacking == [cells_at[2]] else f"no key {lacking[0]!r}"
+
+
+def _strings(label: object) -> tuple[str, ...]:
+    return label if isinstance(label, tuple) else (label,) if isinstance(label, str) else ()
+
+
+@dataclass(frozen=True)
+class _LabelReader:
+    separator: str | None
+    numeric: bool
+    allowed: frozenset[str] | None
+
+    def __call__(self, value: object) -> tuple[LabelValue | None, str | None]:
+        """The label, and the reason why it cannot be used."""
+        if value is None or (isinstance(value, str) and not value.strip() and self.separator is None):
+            return None, "missing label"
+        if self.numeric:
+            return self._number(value)
+        if isinstance(value, dict):
+            return None, "label is no string, number or list"
+        label = self._classes(value)
+        if label is None:
+            return None, _BROKEN_LIST
+        unknown = self.allowed is not None and not self.allowed.issuperset(_strings(label))
+        return label, "unknown label" if unknown else None
+
+    def _classes(self, value: object) -> str | tuple[str, ...] | None:
+        """A class, or several; None for what looks like a list and is none."""
+        if isinstance(value, str):
+            value = _parse_list(value.strip())
+            if isinstance(value, str) and self.separator is not None:
+                return tuple(dict.fromkeys(part.strip() for part in value.split(self.separator) if part.strip()))
+        if isinstance(value, list):
+            return tuple(dict.fromkeys(_word(part) for part in value))
+        return None if value is None else _word(value)
+
+    @staticmethod
+    def _number(value: Any) -> tuple[float | None, str | None]:
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            return None, "label is no number"
+        return (number, None) if math.isfinite(number) else (None, "label is no number")
+
+
+def _parse_list(cell: str) -> str | list | None:
+    """The list that a cell holds, or the cell where it holds none (a class such as [other]); None for a broken one."""
+    if cell.startswith("["):
+        try:
+            return json.loads(cell)
+        except (ValueError, RecursionError):
+            pass
+    if _PYTHON_LIST.fullmatch(cell):
+        items = re.findall(_ITEM, cell)
+        return [ast.literal_eval(item) if item[0] in "'\"" else item for item in items]
+    is_broken = cell.startswith("[") and cell.endswith("]") and (cell.startswith("[[") or set(cell) & set("\"',"))
+    return None if is_broken else cell
+
+
+def _word(value: object) -> str:
+    """A JSON value as the name of a class: `true` and `1` are read as they are written in the file."""
+    return value.strip() if isinstance(value, str) else json.dumps(value)

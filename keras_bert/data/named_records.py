@@ -1,0 +1,124 @@
+"""Files of rows with any number of columns → records by the columns' names, broken ones with the reason.
+
+Takes TSV, CSV, JSONL or JSON paths, gives a `NamedRecord` for every row. A room of its own because some tasks have more
+columns than a text, a second one and a label (`data/labelled_texts.py` knows those three): the endings of a story, a
+third sentence.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from keras_bert.data.examples import Dropped, RowReport
+from keras_bert.data.tables import find_format, read_records
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class NamedRecord:
+    """A row: its cells by name (and, in tables, by number), or the reason why it has none."""
+
+    path: str
+    line: int
+    cells: dict
+    problem: str | None = None
+
+
+class BadRow(Exception):
+    """Why a row cannot be used."""
+
+
+def read_named(paths: str | os.PathLike | Iterable[str | os.PathLike], *, header: bool = True) -> list[NamedRecord]:
+    """All rows of one file or several.
+
+    Args:
+        paths: `.tsv`, `.txt`, `.csv`, `.jsonl`, `.json`, each also with `.gz`.
+        header: Whether the first line of a table names its columns; without it they have numbers alone, from 0.
+
+    Example:
+        >>> read_named("stories.csv")[0].cells["ending0"]  # doctest: +SKIP
+        'goes home.'
+    """
+    files = file_list(paths)
+    if not files:
+        raise ValueError("There is no file to read; pass at least one path.")
+    return [record for path in files for record in _read_file(path, header)]
+
+
+def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[str, ...]:
+    """One path or several as strings."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return tuple(os.fspath(path) for path in given)
+
+
+def keep_good(records: Iterable[NamedRecord], make, files: tuple[str, ...], *, strict: bool = False):
+    """What `make` makes of each record's cells, and the report of those for which it raises `BadRow`.
+
+    Args:
+        records: From `read_named`.
+        make: Takes cells and the line, gives a value.
+        files: What was read, for the report.
+        strict: Raises at the first bad row instead of reporting it.
+    """
+    kept, dropped = [], []
+    for record in records:
+        try:
+            if record.problem is not None:
+                raise BadRow(record.problem)
+            kept.append(make(record.cells, record.line))
+        except BadRow as error:
+            if strict:
+                raise ValueError(
+                    f"{record.path}, line {record.line}: {error}; mend the row, or pass strict=False to leave it out "
+                    "and have it reported."
+                ) from None
+            dropped.append(Dropped(str(error), record.path, record.line))
+    report = RowReport(files, len(kept) + len(dropped), len(kept), tuple(dropped))
+    if not kept:
+        raise ValueError(f"No usable row in {', '.join(files)}; {report}")
+    return tuple(kept), report
+
+
+def check_text(name: str, text: object, *, empty: bool = False) -> str:
+    """A text that is one; `BadRow` says what it is instead."""
+    if not isinstance(text, str):
+        raise BadRow(f"{name} is no string")
+    if not empty and not text.strip():
+        raise BadRow(f"empty {name}")
+    if _SURROGATE.search(text):
+        raise BadRow("invalid UTF-8")
+    return text
+
+
+def _read_file(path, header):
+    records, names = read_records(path), None
+    is_table = find_format(path) in ("tsv", "csv")
+    if is_table and header:
+        first = next(records, None)
+        if first is None or first.cells is None:
+            raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
+        names = [str(name).strip() for name in first.cells]
+        if twice := sorted({name for name in names if name and names.count(name) > 1}):
+            raise ValueError(f"{path} has more than one column named {', '.join(twice)}; give each a name of its own.")
+    for record in records:
+        yield _named(path, record, names, is_table)
+
+
+def _named(path, record, names, is_table):
+    if record.problem is not None:
+        return NamedRecord(path, record.line, {}, record.problem)
+    if not is_table:
+        if not isinstance(record.cells, dict):
+            return NamedRecord(path, record.line, {}, "not a JSON object")
+        return NamedRecord(path, record.line, record.cells)
+    cells = dict(enumerate(record.cells))
+    if names is None:
+        return NamedRecord(path, record.line, cells)
+    # More filled cells than the header names: a text holds the delimiter, and all after it would be read shifted.
+    if any(cell.strip() for cell in record.cells[len(names) :]):
+        return NamedRecord(path, record.line, {}, "too many columns")
+    if len(record.cells) < len(names):
+        return NamedRecord(path, record.line, {}, "too few columns")
+    return NamedRecord(path, record.line, cells | dict(zip(names, record.cells, strict=False)))

@@ -1,0 +1,161 @@
+"""TSV, CSV, JSONL and JSON files → records with their line numbers, broken ones included.
+
+Takes a path, gives a `Record` for every line that holds something. A room of its own because here alone is known how
+each format quotes, ends a line and breaks; `data/labelled_texts.py` knows what the columns mean. Bytes that are not
+UTF-8 come through as lone surrogates, so that they spoil only the row that uses them.
+"""
+
+import csv
+import gzip
+import json
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SUFFIXES = {
+    ".tsv": "tsv",
+    ".txt": "tsv",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+}
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One row of a file: its cells by position or by name, or the reason why it has none."""
+
+    line: int  # of its first line, from 1; in a `.json` file the number of the entry
+    cells: list | dict | None
+    problem: str | None = None
+
+
+def find_format(path: str | os.PathLike, format: str | None = None) -> str:
+    """The format of a file: the one asked for, or the one that its ending names.
+
+    Args:
+        path: The file. A final `.gz` is looked through, and `.txt` is read as TSV.
+        format: `"tsv"`, `"csv"`, `"jsonl"` or `"json"`, whatever the ending; None decides by the ending.
+
+    Example:
+        >>> find_format("reviews.csv.gz")
+        'csv'
+    """
+    known = sorted(set(SUFFIXES.values()))
+    if format is not None:
+        if format not in known:
+            raise ValueError(f"format={format!r} is not one of {', '.join(known)}.")
+        return format
+    path = Path(path)
+    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    if suffix not in SUFFIXES:
+        if not path.exists():  # often a folder's name with a slip in it, which no ending would mend
+            raise FileNotFoundError(f"{path} is not there; expected a file or a folder of this name.")
+        endings = ", ".join(SUFFIXES)
+        raise ValueError(
+            f"{path} ends in none of {endings} (or .gz after it); pass format='tsv' or another of {known}."
+        )
+    return SUFFIXES[suffix]
+
+
+def read_records(
+    path: str | os.PathLike, *, format: str | None = None, delimiter: str | None = None
+) -> Iterator[Record]:
+    """All rows of a file, the header among them.
+
+    Args:
+        path: A file, gzipped or not.
+        format: See `find_format`.
+        delimiter: What stands between the cells of a CSV file, if it is no comma. A TSV file has tabs and no quoting:
+            a file with tabs and quotes is `format="csv", delimiter="\\t"`.
+
+    Example:
+        >>> [record.cells for record in read_records("two_columns.tsv")]  # doctest: +SKIP
+        [['sentence', 'label'], ['a fine film', '1']]
+    """
+    format = find_format(path, format)
+    if delimiter is not None and format != "csv":
+        raise ValueError(f"delimiter={delimiter!r} is for CSV files and {path} is read as {format}; pass format='csv'.")
+    content = _read_text(path)
+    if format == "json":
+        return _json_records(content, path)
+    lines = content.rstrip("\r\n").split("\n")  # not splitlines(), which also breaks at U+2028 and others within texts
+    if format == "csv":
+        return _csv_records(lines, delimiter or ",")
+    return _line_records(lines, _tsv_cells if format == "tsv" else _json_cells)
+
+
+def _read_text(path: str | os.PathLike) -> str:
+    opened = gzip.open if os.fspath(path).lower().endswith(".gz") else open
+    try:
+        with opened(path, "rb") as file:
+            content = file.read()
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} is no whole gzip file ({error}); fetch or compress it again.") from error
+    if content.startswith(_UTF16_MARKS):
+        raise ValueError(f"{path} is UTF-16; save it as UTF-8.")
+    return content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="surrogateescape")
+
+
+# === Formats ===
+
+
+def _line_records(lines: list[str], parse) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        line = line.removesuffix("\r")
+        if not line.strip(" "):
+            if len(lines) > 1:  # else the file is empty
+                yield Record(number, None, "blank line")
+            continue
+        cells = parse(line)
+        yield Record(number, cells, None if cells is not None else "not a JSON object")
+
+
+def _tsv_cells(line: str) -> list[str]:
+    return line.split("\t")
+
+
+def _json_cells(line: str) -> list | dict | None:
+    try:
+        cells = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return cells if isinstance(cells, list | dict) else None
+
+
+def _csv_records(lines: list[str], delimiter: str) -> Iterator[Record]:
+    start = 0
+    while start < len(lines):
+        # Strict: a quote that is never closed must not swallow the rest of the file as one long text.
+        reader = csv.reader((line + "\n" for line in lines[start:]), delimiter=delimiter, strict=True)
+        done = 0
+        try:
+            for cells in reader:
+                first, done = start + done + 1, reader.line_num
+                if cells:
+                    yield Record(first, [cell.replace("\r\n", "\n") for cell in cells])
+                elif len(lines) > 1:
+                    yield Record(first, None, "blank line")
+            return
+        except csv.Error as error:
+            reason = "text too long for CSV" if "field larger" in str(error) else "broken quoting"
+            yield Record(start + done + 1, None, reason)
+            start += done + 1
+
+
+def _json_records(content: str, path: str | os.PathLike) -> Iterator[Record]:
+    try:
+        entries = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON document ({error}); with an object a line it is format='jsonl'.") from None
+    if isinstance(entries, dict):
+        entries = list(entries.values())
+    if not isinstance(entries, list):
+        raise ValueError(f"{path} holds a JSON {type(entries).__name__}, expected a list or a dictionary of rows.")
+    for number, entry in enumerate(entries, start=1):
+        is_row = isinstance(entry, list | dict)
+        yield Record(number, entry if is_row else None, None if is_row else "not a JSON object")

@@ -1,0 +1,1 @@
+"""Labels and predictions to reports, tables and pictures."""

@@ -1,0 +1,77 @@
+"""A classification report → the picture of its confusion matrix.
+
+Takes a report, writes a PNG. A room of its own because it alone draws, and because what stays readable from 2 to 60
+classes is a question of sizes: a cell keeps its width in inches, so the picture grows with the classes.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from keras_bert.evaluation.extras import new_figure, save_figure
+
+if TYPE_CHECKING:
+    from keras_bert.evaluation.reports import ClassificationReport
+
+_LONGEST_NAME = 28
+_LARGE = 20  # classes above which the names stand on all four sides
+
+
+def plot_confusion(report: "ClassificationReport", path: str | os.PathLike, *, title: str | None = None) -> Path:
+    """Draws a row for each true class and a column for each predicted one, as PNG.
+
+    The colour follows the share of the row, so that a rare class shows as clearly as a frequent one; the number is the
+    count, and zeros are left out.
+
+    Args:
+        report: What `classification_report` gave.
+        path: The file to write.
+        title: Stands on top; accuracy and number of examples unless told otherwise.
+
+    Example:
+        >>> plot_confusion(report, "confusion.png")  # doctest: +SKIP
+        PosixPath('confusion.png')
+    """
+    names = [name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…" for name in report.names]
+    counts = np.array(report.confusion)
+    cell = _cell_inches(len(names), counts.max())
+    size = min(12.0, 30 * cell)  # points; 72 are an inch
+    is_large = len(names) > _LARGE
+    longest = max(map(len, names))
+    side = cell * len(names) + 1.1 + (2 if is_large else 1) * longest * size / 110
+    figure = new_figure(max(side, 4.2), max(side, 3.4))
+    axes = figure.add_subplot()
+    _draw_cells(axes, counts, cell, size)
+    axes.set_xticks(range(len(names)), names, rotation=0 if longest * size / 110 < cell else 90, fontsize=size)
+    axes.set_yticks(range(len(names)), names, fontsize=size)
+    # In a large matrix the eye loses the line on its way to the far edge.
+    axes.tick_params(top=is_large, labeltop=is_large, right=is_large, labelright=is_large)
+    heading = 20 if is_large else 11
+    axes.set_xlabel("predicted", fontsize=heading)
+    axes.set_ylabel("true", fontsize=heading)
+    figure.suptitle(title or f"accuracy {report.accuracy:.3f}, {report.count:,} examples", fontsize=heading)
+    return save_figure(figure, path)
+
+
+def _draw_cells(axes, counts: np.ndarray, cell: float, size: float) -> None:
+    # The root of the share: a tenth of a row is a mistake worth seeing, and would be almost white.
+    shades = np.sqrt(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
+    axes.imshow(shades, cmap="Blues", vmin=0, vmax=1, aspect="equal")
+    for row, column in zip(*np.nonzero(counts), strict=True):
+        text = f"{counts[row, column]:,}"
+        colour = "white" if shades[row, column] > 0.6 else "black"
+        fitting = min(size, 72 * cell * 0.9 / (0.62 * len(text)))
+        number = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=fitting)
+        number.set_in_layout(False)  # it stays in its cell: measuring thousands of them takes seconds
+    edges = np.arange(len(counts) + 1) - 0.5
+    axes.set_xticks(edges, minor=True)
+    axes.set_yticks(edges, minor=True)
+    axes.grid(which="minor", color="0.85", linewidth=0.5)
+    axes.tick_params(which="minor", length=0)
+
+
+def _cell_inches(classes: int, largest: int) -> float:
+    """Wide cells for a few classes; for many no smaller than seven points of type need."""
+    return max(0.9 if classes <= 4 else 0.6 if classes <= 12 else 0.3, 0.07 * len(f"{largest:,}"))

@@ -1,0 +1,1 @@
+"""Fine-tuning: recipes, runs, and what they train and keep."""

@@ -1,0 +1,276 @@
+"""Vectors → vectors: all of BERT's encoder, from attention to the functional model.
+
+`bert_encoder(config)` gives a plain functional `keras.Model`. Shape letters, here and everywhere: B batch, T tokens,
+H hidden_dim, N heads, D head_dim, V vocabulary, M masked, C classes.
+
+The graph is drawn for the edge: matmuls whose weights become constants, a finite mask bias, at most one unknown
+dimension in a reshape, GELU as one op. What it becomes in TFLite is one XNNPACK partition.
+"""
+
+import keras
+from keras import ops
+
+from keras_bert.model.attention_bias import MASK_BIAS, PackedBias, PaddingBias, PrefixBias  # noqa: F401  known from here
+from keras_bert.model.config import BertConfig
+from keras_bert.model.dropout import HashDropout
+from keras_bert.model.embeddings import BertEmbeddings, as_config, dense, layer_norm, spread_seed, token_embedding
+from keras_bert.model.pooling import mean_of_tokens
+
+INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
+
+# === Layers ===
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class SelfAttention(keras.layers.Layer):
+    """Multi-head attention of a sequence to itself.
+
+    Takes `x [B, T, H]` and an additive `bias` of `[B, 1, 1, T]` (padding) or `[B, 1, T, T]` (packed rows, prefix-LM);
+    gives the attended vectors `[B, T, H]` and the probabilities `[B, N, T, T]`.
+    """
+
+    def __init__(self, config, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.seed = seed
+        width, seeds = self.config.heads_dim, spread_seed(seed, 5)
+        self.query = dense(self, width, "query", seed=seeds[0])
+        self.key = dense(self, width, "key", seed=seeds[1])
+        self.value = dense(self, width, "value", seed=seeds[2])
+        self.output_dense = dense(self, self.config.hidden_dim, "output", seed=seeds[3])
+        rate = self.config.attention_dropout
+        self.dropout = HashDropout(rate, seed=seeds[4], dtype=self.dtype_policy, name="dropout")
+
+    def build(self, x_shape, bias_shape=None):
+        for layer in (self.query, self.key, self.value):
+            layer.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.config.heads_dim))
+
+    def call(self, x, bias, training=None):
+        query, key, value = self.project(x)
+        probabilities = ops.softmax(ops.matmul(query, key) + bias)  # [B, N, T, T]
+        attended = ops.matmul(self.dropout(probabilities, training=training), value)  # [B, N, T, D]
+        return self.merge(attended), probabilities
+
+    def project(self, x):
+        """Queries `[B, N, T, D]`, keys `[B, N, D, T]` and values `[B, N, T, D]`, as their products need them."""
+        query = self._split(self.query(x) * self.config.head_dim**-0.5, (0, 2, 1, 3))
+        return query, self._split(self.key(x), (0, 2, 3, 1)), self._split(self.value(x), (0, 2, 1, 3))
+
+    def merge(self, attended):
+        """What the heads gave, `[B, N, T, D]`, side by side and through the output layer: `[B, T, H]`."""
+        attended = ops.transpose(attended, (0, 2, 1, 3))  # [B, T, N, D]
+        return self.output_dense(ops.reshape(attended, (*_leading(attended), self.config.heads_dim)))
+
+    def _split(self, x, axes):
+        heads = ops.reshape(x, (*_leading(x), self.config.num_heads, self.config.head_dim))  # [B, T, N, D]
+        return ops.transpose(heads, axes)
+
+    def compute_output_shape(self, x_shape, bias_shape=None):
+        batch, length, _ = x_shape
+        return tuple(x_shape), (batch, self.config.num_heads, length, length)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class EncoderBlock(keras.layers.Layer):
+    """One layer of BERT: attention and feed-forward, each with dropout, residual and layer norm after it.
+
+    Takes and gives `[B, T, H]`; the second output is the attention probabilities `[B, N, T, T]`.
+    """
+
+    def __init__(self, config, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.seed = seed
+        seeds = spread_seed(seed, 5)
+        self.attention = SelfAttention(self.config, seed=seeds[0], dtype=self.dtype_policy, name="attention")
+        self.attention_norm = layer_norm(self, "attention_norm")
+        self.intermediate = dense(
+            self,
+            self.config.intermediate_dim,
+            "intermediate",
+            activation=activation_function(self.config),
+            seed=seeds[1],
+        )
+        self.output_dense = dense(self, self.config.hidden_dim, "output", seed=seeds[2])
+        self.output_norm = layer_norm(self, "output_norm")
+        rate, policy = self.config.dropout, self.dtype_policy
+        self.attention_dropout = HashDropout(rate, seed=seeds[3], dtype=policy, name="attention_dropout")
+        self.output_dropout = HashDropout(rate, seed=seeds[4], dtype=policy, name="output_dropout")
+
+    def build(self, x_shape, bias_shape=None):
+        self.attention.build(x_shape)
+        for layer in (self.attention_norm, self.intermediate, self.output_norm):
+            layer.build(x_shape)
+        self.output_dense.build((*x_shape[:-1], self.config.intermediate_dim))
+
+    def call(self, x, bias, training=None):
+        attended, probabilities = self.attention(x, bias, training=training)
+        return self.feed(x, attended, training=training), probabilities
+
+    def feed(self, x, attended, training=None):
+        """What follows attention: `x` and what it attended to, both `[B, T, H]`, give the output of the block."""
+        x = self.attention_norm(x + self.attention_dropout(attended, training=training))
+        fed = self.output_dense(self.intermediate(x))
+        return self.output_norm(x + self.output_dropout(fed, training=training))
+
+    def compute_output_shape(self, x_shape, bias_shape=None):
+        return self.attention.compute_output_shape(x_shape)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class Pooler(keras.layers.Layer):
+    """The state of the first token, or the mean of all, through a dense layer with tanh: `[B, T, H]` → `[B, H]`.
+
+    In packed rows, `starts` says where the examples begin. `[B, E]`: the places in each row, which gives a state each,
+    `[B, E, H]`. `[X]`: the places in all rows one after the other, which gives `[X, H]`. The mean also takes `visible`,
+    which is the `padding_mask`.
+    """
+
+    def __init__(self, config, *, seed=None, **kwargs):
+        super().__init__(**kwargs)
+        self.config = as_config(config)
+        self.seed = seed
+        self.dense = dense(self, self.config.hidden_dim, "dense", activation="tanh", seed=seed)
+
+    def build(self, x_shape, starts_shape=None, visible_shape=None):
+        self.dense.build((x_shape[0], x_shape[-1]))
+
+    def call(self, x, starts=None, visible=None, packed=False):
+        if self.config.pooling == "mean":
+            return self.dense(mean_of_tokens(x, visible, starts, packed=packed))
+        if starts is None:
+            return self.dense(x[:, 0, :])
+        if len(starts.shape) == 1:
+            return self.dense(ops.take(ops.reshape(x, (-1, self.config.hidden_dim)), starts, axis=0))
+        return self.dense(ops.take_along_axis(x, starts[:, :, None], axis=1))
+
+    def compute_output_shape(self, x_shape, starts_shape=None, visible_shape=None):
+        return (*(starts_shape or x_shape[:1]), self.config.hidden_dim)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
+
+
+# === Functional Model ===
+
+
+def bert_encoder(
+    config: BertConfig,
+    *,
+    return_attentions: bool = False,
+    packed: bool = False,
+    prefix_lm: bool = False,
+    sequence_length: int | None = None,
+    seed: int | None = None,
+    name: str = "bert",
+) -> keras.Model:
+    """BERT as a functional Keras model with random weights.
+
+    Inputs: a dictionary of `token_ids`, `segment_ids`, `padding_mask`, int32 `[B, T]`. Outputs, by name:
+    `sequence_output [B, T, H]`, `pooled_output [B, H]`, `hidden_states` (a list of `num_layers + 1` tensors, the
+    embeddings first) and, with `return_attentions`, `attentions` (a list of `num_layers` tensors `[B, N, T, T]`).
+
+    With `packed`, a row may hold several examples, and `padding_mask` says which token belongs to which: 1, 2, 3 …, and
+    0 for padding. Weights and their names are the same as without; `pooled_output` is that of the first example.
+
+    With `prefix_lm`, segment 0 sees itself alone, and segment 1 what stands before each of its tokens, as a model that
+    writes needs it (UniLM).
+
+    Example:
+        >>> encoder = bert_encoder(BertConfig.preset("tiny"))
+        >>> ids = np.array([[101, 7592, 102]])
+        >>> encoder({"token_ids": ids, "segment_ids": ids * 0, "padding_mask": ids * 0 + 1})["pooled_output"].shape
+        TensorShape([1, 128])
+    """
+    seeds = spread_seed(seed, config.num_layers + 3)
+    inputs = {key: keras.Input((sequence_length,), dtype="int32", name=key) for key in INPUT_NAMES}
+    if packed:
+        bias, *positions = PackedBias(name="padding_bias")(inputs["padding_mask"])
+    else:
+        bias, positions = PaddingBias(name="padding_bias")(inputs["padding_mask"]), ()
+    if prefix_lm:
+        bias = PrefixBias(name="prefix_bias")(bias, inputs["segment_ids"])
+    token_vectors = token_embedding(config, seed=seeds[-1])(inputs["token_ids"])
+    x = BertEmbeddings(config, seed=seeds[-2], name="embeddings")(token_vectors, inputs["segment_ids"], *positions)
+    hidden_states, attentions = [x], []
+    for index in range(config.num_layers):
+        x, probabilities = EncoderBlock(config, seed=seeds[index], name=f"block_{index}")(x, bias)
+        hidden_states.append(x)
+        attentions.append(probabilities)
+    seen = {"visible": inputs["padding_mask"], "packed": packed} if config.pooling == "mean" else {}
+    outputs = {
+        "sequence_output": x,
+        "pooled_output": Pooler(config, seed=seeds[-3], name="pooler")(x, **seen),
+        "hidden_states": hidden_states,
+    }
+    if return_attentions:
+        outputs["attentions"] = attentions
+    return keras.Model(inputs, outputs, name=name)
+
+
+def with_example_starts(encoder: keras.Model) -> keras.Model:
+    """A packed encoder that pools every example, wherever in the rows it stands.
+
+    Takes `example_starts [X]` as well, places in all rows one after the other, and gives `pooled_output [X, H]`.
+
+    Example:
+        >>> encoder = with_example_starts(bert_encoder(BertConfig.preset("tiny"), packed=True))
+        >>> encoder.output["pooled_output"].shape
+        (None, 128)
+    """
+    if not isinstance(encoder.get_layer("padding_bias"), PackedBias):
+        raise ValueError("The encoder was not made for packed rows; make it by bert_encoder(…, packed=True).")
+    starts = keras.Input((), dtype="int32", name="example_starts")
+    inputs = {**encoder.input, "example_starts": starts}
+    return keras.Model(inputs, {**encoder.output, "pooled_output": pool_examples(encoder, starts)}, name=encoder.name)
+
+
+def pool_examples(encoder: keras.Model, starts):
+    """The pooled outputs of the examples in packed rows; `starts` as `Pooler` takes it."""
+    pooler = encoder.get_layer("pooler")
+    seen = {"visible": encoder.input["padding_mask"]} if pooler.config.pooling == "mean" else {}
+    return pooler(encoder.output["sequence_output"], starts, **seen)
+
+
+# === Config ===
+
+
+def encoder_config(model: keras.Model) -> BertConfig:
+    """The `BertConfig` of any model that is built on `bert_encoder`, saved and loaded ones included."""
+    for layer in model.layers:
+        if isinstance(layer, BertEmbeddings):
+            return layer.config
+    raise ValueError(f"Model {model.name!r} has no BertEmbeddings layer; expected one made from bert_encoder(config).")
+
+
+def activation_function(config):
+    """The config's activation as a registered function."""
+    if config.activation == "gelu_tanh":
+        return gelu_tanh
+    return config.activation if config.activation == "relu" else gelu
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+def gelu(x):
+    """The exact GELU of BERT, with the error function."""
+    return keras.activations.gelu(x, approximate=False)
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+def gelu_tanh(x):
+    """GELU by its tanh approximation, as in TensorFlow's early BERT code and keras-hub."""
+    return keras.activations.gelu(x, approximate=True)
+
+
+def _leading(x):
+    """The batch and length of `x` for a reshape; where one of them is unknown, −1 instead of a Shape op."""
+    if x.shape[0] is None and x.shape[1] is None:
+        return ops.shape(x)[:2]
+    return tuple(-1 if extent is None else extent for extent in x.shape[:2])

@@ -1,0 +1,176 @@
+"""Shards of examples → the batches of a pretraining step, as `fit` takes them.
+
+Takes a directory that `write_examples` wrote and a plan, gives a `tf.data.Dataset` of masked batches. A room of its own
+because every batch is a function of seed and step: a run that goes on at step 5,000 gets the batches that it would have
+got. Rows are padded, or packed with several examples each.
+"""
+
+import math
+import os
+
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.batching.datasets import prompt
+from keras_bert.model.config import BertConfig
+from keras_bert.pretraining.corpus.manifest import load_manifest
+from keras_bert.pretraining.corpus.reading import read_examples
+from keras_bert.pretraining.data_service import read_examples_through_service
+from keras_bert.pretraining.masking import Masking, mask_batches
+from keras_bert.pretraining.model import features_and_labels
+from keras_bert.pretraining.plan import PretrainingPlan
+from keras_bert.pretraining.sampled_softmax import count_tokens
+from keras_bert.pretraining.shared_rows import pack_rows
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.training.devices import Devices
+
+_MASKED_SHARE = 0.15
+_PACKED_TOGETHER = 512  # examples of a window in which rows are packed
+_COUNTED_BATCHES = 2000  # of 256 examples: enough to know how often tokens occur
+
+
+def training_batches(
+    examples: str | os.PathLike,
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    start: int = 0,
+    *,
+    devices: Devices | None = None,
+) -> tf.data.Dataset:
+    """The endless batches of a `PretrainingPlan` from a step on.
+
+    Args:
+        examples: A directory that `write_examples` wrote.
+        config: The sizes of the model.
+        tokenizer: The one that the examples were made with.
+        plan: A `PretrainingPlan`.
+        start: The number of the first batch, from 0.
+        devices: What trains; a tf.data service hands each of its machines other examples.
+
+    Example:
+        ```python
+        for inputs, labels, weights in training_batches("examples", config, tokenizer, plan, start=5_000).take(1):
+            inputs["token_ids"].shape
+        ```
+    """
+    count = load_manifest(os.fspath(examples)).examples
+    if count < plan.batch_size and not plan.packed:
+        raise ValueError(
+            f"{examples} has {count} examples, fewer than batch_size={plan.batch_size}; take a smaller batch, or more "
+            "text."
+        )
+    rows = _rows(examples, config, tokenizer, plan, plan.batch_size, endless=True, devices=devices, seed=plan.seed)
+    # Through a service the order is not a function of the seed, so there is no place in it to skip to.
+    rows = rows if plan.service else rows.skip(start)
+    machine = devices.worker_index if plan.service and devices is not None else 0
+    return _mask(rows, examples, tokenizer, plan, start, seed=plan.seed + machine)
+
+
+def validation_batches(
+    examples: str | os.PathLike,
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    *,
+    replicas: int = 1,
+) -> tf.data.Dataset:
+    """The first `plan.validation_steps` batches of a directory, with masks that are the same each time; kept in memory.
+
+    Args:
+        examples, config, tokenizer, plan: As for `training_batches`.
+        replicas: What a batch must divide by. Over 1, what does not fill a last batch is left out.
+
+    Example:
+        ```python
+        model.evaluate(validation_batches("validation", config, tokenizer, plan))
+        ```
+    """
+    manifest = load_manifest(os.fspath(examples))
+    count = manifest.tokens // manifest.settings.sequence_length if plan.packed else manifest.examples  # at least
+    batch_size = min(plan.batch_size, count // replicas * replicas)
+    if not batch_size:
+        raise ValueError(f"{examples} fills {count} rows, too few for {replicas} devices; validate on more text.")
+    rows = _rows(examples, config, tokenizer, plan, batch_size, drop_remainder=replicas > 1, shuffle=False)
+    rows = rows if plan.validation_steps is None else rows.take(plan.validation_steps)
+    batches = _mask(rows, examples, tokenizer, plan, start=0, seed=plan.seed).cache()
+    # Keras warns at the end of a dataset whose size it does not know.
+    return batches.apply(tf.data.experimental.assert_cardinality(batches.reduce(np.int64(0), lambda n, _: n + 1)))
+
+
+def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
+    """The most masked tokens of a row: the plan's, or the share that is masked of a full row, rounded up.
+
+    Example:
+        ```python
+        max_predictions("examples-128", plan)  # 20; of 512 tokens 77, as in BERT
+        ```
+    """
+    length = load_manifest(os.fspath(examples)).settings.sequence_length
+    return math.ceil(_MASKED_SHARE * length) if plan.max_predictions is None else plan.max_predictions
+
+
+def token_counts(examples: str | os.PathLike, tokenizer: BertTokenizer) -> np.ndarray:
+    """How often each token occurs in the first half million examples; special ones, which nobody masks, count 0."""
+    some = read_examples(examples, batch_size=256, shuffle=False).take(_COUNTED_BATCHES)
+    special = Masking.for_tokenizer(tokenizer).special_ids
+    return count_tokens(some, tokenizer.vocabulary_size, leave_out=special)
+
+
+# === Steps of the pipeline ===
+
+
+def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_remainder=True, devices=None, **order):
+    """Examples as rows `[B, T]`: each padded, or several packed into one."""
+    length = load_manifest(os.fspath(examples)).settings.sequence_length
+    if length > config.max_sequence_length:
+        raise ValueError(
+            f"{examples} has rows of {length} tokens, over max_sequence_length={config.max_sequence_length}; write the "
+            "examples shorter, or make the model longer."
+        )
+    together = _PACKED_TOGETHER if plan.packed else batch_size
+    if endless and plan.service:
+        data = read_examples_through_service(
+            examples, service=plan.service, batch_size=together, tokenizer=tokenizer, devices=devices, **order
+        )
+    else:
+        drop_examples = drop_remainder and not plan.packed
+        data = read_examples(examples, batch_size=together, tokenizer=tokenizer, drop_remainder=drop_examples, **order)
+        data = data.repeat() if endless else data
+    if not plan.packed:
+        shape = [batch_size if drop_remainder else None, length]
+        return data.map(lambda batch: _pad(batch, shape, tokenizer.pad_id), tf.data.AUTOTUNE)
+    return pack_rows(
+        data,
+        sequence_length=length,
+        batch_size=batch_size,
+        pad_id=tokenizer.pad_id,
+        seed=plan.seed,
+        drop_remainder=drop_remainder,
+    )
+
+
+def _pad(batch, shape, pad_id):
+    tokens = batch["token_ids"]
+    return {
+        "token_ids": tokens.to_tensor(pad_id, shape=shape),
+        "segment_ids": batch["segment_ids"].to_tensor(0, shape=shape),
+        "padding_mask": tf.ones_like(tokens).to_tensor(0, shape=shape),
+        "next_sentence_label": batch["next_sentence_label"],
+    }
+
+
+def _mask(rows, examples, tokenizer, plan, start, seed):
+    masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), unit=plan.mask_unit)
+    masked = mask_batches(rows, masking, seed=seed, start=start)
+    next_sentence = has_next_sentence(examples)
+    sampled = plan.negatives is not None
+    batches = masked.map(
+        lambda batch: features_and_labels(batch, next_sentence=next_sentence, sampled=sampled), tf.data.AUTOTUNE
+    )
+    return prompt(batches.prefetch(4))
+
+
+def has_next_sentence(examples: str | os.PathLike) -> bool:
+    """Whether the examples are pairs, so that there is a next sentence to predict."""
+    return load_manifest(os.fspath(examples)).settings.pairs != "single"

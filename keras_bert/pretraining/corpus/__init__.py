@@ -1,0 +1,1 @@
+"""Text files to pretraining examples on disk, and back into tf.data."""

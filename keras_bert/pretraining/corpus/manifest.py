@@ -1,0 +1,182 @@
+"""The manifest: how a directory of examples was made, what is in it, and whether that is what somebody expects.
+
+Takes settings and the reports of shards, gives one JSON file; takes that file, gives a `Manifest`. A room of its own
+because writers (on one machine or many) and the reader agree through this file alone. It holds no date and no duration:
+the same corpus and settings give the same bytes.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from keras_bert.pretraining.corpus.documents import CorpusError, file_size
+from keras_bert.pretraining.corpus.pairs import KINDS
+from keras_bert.pretraining.corpus.shards import Shard, join, write_json
+
+FILE = "manifest.json"
+BAD_LINES_NAMED = 100
+_FORMAT = 1
+_LEAST_LENGTH = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What decides about every byte of the shards, beside the corpus and the tokenizer."""
+
+    sequence_length: int = 128
+    short_sequence_rate: float = 0.1
+    pairs: str = "next_sentence"
+    duplicates: int = 1
+    seed: int = 0
+    shard_bytes: int = 1 << 23
+    text_field: str = "text"
+
+    def __post_init__(self):
+        if self.pairs not in KINDS:
+            raise ValueError(f"pairs={self.pairs!r}; pass one of {', '.join(map(repr, KINDS))}.")
+        if self.sequence_length < _LEAST_LENGTH:
+            raise ValueError(f"sequence_length={self.sequence_length} is too short; use {_LEAST_LENGTH} or more.")
+        if not 0 <= self.short_sequence_rate <= 1:
+            raise ValueError(f"short_sequence_rate={self.short_sequence_rate}; pass a number from 0 to 1.")
+        if self.duplicates < 1 or self.shard_bytes < 1:
+            raise ValueError(
+                f"duplicates={self.duplicates}, shard_bytes={self.shard_bytes}; both have to be 1 or more."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What is in a directory of examples. Printed, it is a small table.
+
+    ```python
+    manifest = load_manifest("examples")
+    manifest.examples, manifest.tokens, manifest.settings.sequence_length
+    ```
+    """
+
+    vocabulary_sha256: str
+    vocabulary_size: int
+    tokenizer: dict[str, Any]  # its settings
+    settings: Settings
+    files: tuple[tuple[str, int], ...]  # the corpus: paths and their bytes
+    counts: dict[str, int]
+    bad_lines: tuple[str, ...]  # the first of them: file:line and what is wrong
+    shards: tuple[Shard, ...]
+
+    @property
+    def examples(self) -> int:
+        """How many examples there are."""
+        return self.counts["examples"]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens they have, special tokens included."""
+        return self.counts["tokens"]
+
+    def __str__(self) -> str:
+        rows = [("shards", len(self.shards)), *self.counts.items()]
+        lines = [f"{name.replace('_', ' '):26}{count:>16,}" for name, count in rows]
+        return "\n".join(lines + [f"  {line}" for line in self.bad_lines[:3]])
+
+
+def describe(tokenizer, settings: Settings, paths: list[str]) -> dict[str, Any]:
+    """What a run is going to do, ready for JSON: two runs with the same description give the same bytes."""
+    config = tokenizer.get_config()
+    return {
+        "format": _FORMAT,
+        "vocabulary_sha256": hash_vocabulary(config["vocabulary"]),
+        "vocabulary_size": len(config.pop("vocabulary")),
+        "tokenizer": config,
+        "settings": dataclasses.asdict(settings),
+        "files": [[path, file_size(path)] for path in paths],
+    }
+
+
+def hash_vocabulary(tokens: Iterable[str]) -> str:
+    """The sha256 of the tokens, which is that of a `vocab.txt` with them.
+
+    >>> hash_vocabulary(["a", "b"]) == hashlib.sha256(b"a\\nb\\n").hexdigest()
+    True
+    """
+    return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
+
+
+def find_differences(there: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    """Name what differs between two descriptions."""
+    flat_there = {**there, **there.get("settings", {}), **there.get("tokenizer", {})}
+    flat_wanted = {**wanted, **wanted["settings"], **wanted["tokenizer"]}
+    names = [name for name in flat_wanted if name not in ("settings", "tokenizer")]
+    found = []
+    for name in names:
+        old, new = flat_there.get(name), flat_wanted[name]
+        if old != new:
+            found.append(f"{name}: {_shorten(old)} there, {_shorten(new)} asked for")
+    return found
+
+
+def _shorten(value):
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"
+
+
+# === JSON ===
+
+
+def write_manifest(directory: str, description: dict[str, Any], reports: Iterable[dict[str, Any]]) -> Manifest:
+    """Sum up the reports of all shards, in the order of their names, and write the file."""
+    reports = sorted(reports, key=lambda report: report["shard"]["file"])
+    counts: Counter[str] = Counter()
+    bad_lines: list = []
+    for report in reports:
+        counts.update(report["counts"])
+        bad_lines += report["bad_lines"]
+    if not counts["examples"]:
+        found = f"{counts['text_bytes']:,} bytes, {counts['documents']:,} documents, {counts['bad_lines']:,} bad lines"
+        hint = f" The first bad line: {bad_lines[0]}" if bad_lines else ""
+        raise CorpusError(
+            f"No example could be made of {len(description['files'])} file(s) with {found}; expected UTF-8 text with a "
+            f"blank line between documents, or .jsonl with a field {description['settings']['text_field']!r}.{hint}"
+        )
+    shards = [report["shard"] for report in reports if report["shard"]["examples"]]
+    values = description | {"counts": dict(counts), "bad_lines": bad_lines[:BAD_LINES_NAMED], "shards": shards}
+    write_json(join(directory, FILE), values)
+    return load_manifest(directory)
+
+
+def load_manifest(directory: str) -> Manifest:
+    """Read the manifest of a directory of examples.
+
+    ```python
+    print(load_manifest("examples"))
+    ```
+    """
+    values = read_json(join(str(directory), FILE))
+    if values is None:
+        raise CorpusError(
+            f"{directory} has no {FILE}; pass a directory that write_examples has finished, or start that again."
+        )
+    if values.get("format") != _FORMAT:
+        raise CorpusError(
+            f"{directory}/{FILE} has format {values.get('format')!r}, expected {_FORMAT}; write the examples again."
+        )
+    values.pop("format")
+    settings = Settings(**values.pop("settings"))
+    shards = tuple(Shard(**shard) for shard in values.pop("shards"))
+    files, bad_lines = tuple(map(tuple, values.pop("files"))), tuple(values.pop("bad_lines"))
+    return Manifest(settings=settings, shards=shards, files=files, bad_lines=bad_lines, **values)
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """The JSON object in a file; `None` when there is no file."""
+    import tensorflow as tf
+
+    if not tf.io.gfile.exists(path):
+        return None
+    try:
+        with tf.io.gfile.GFile(path) as file:
+            return json.loads(file.read())
+    except (ValueError, tf.errors.OpError) as error:
+        raise CorpusError(f"{path} cannot be read ({error}); it is damaged: write the examples again.") from error

@@ -1,0 +1,140 @@
+"""Making a shard: takes a unit of the corpus, gives a file of examples and a report of what went into it.
+
+Text → documents → sentences → ids → pairs → records, for one unit, with chance that depends on the seed and the unit's
+name alone. A room of its own because a process pool and a Beam pipeline both do exactly this, anywhere, in any order.
+"""
+
+import dataclasses
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from keras_bert.pretraining.corpus.documents import CorpusError
+from keras_bert.pretraining.corpus.manifest import BAD_LINES_NAMED, Settings
+from keras_bert.pretraining.corpus.pairs import SPECIAL_TOKENS, Documents, cut_long_sentences, make_pairs
+from keras_bert.pretraining.corpus.sentences import split_sentences
+from keras_bert.pretraining.corpus.shards import encode_examples, write_shard
+from keras_bert.pretraining.corpus.units import Unit, decode_documents
+
+Tokenize = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]  # sentences → ids, flat; tokens of each
+_BATCH_CHARACTERS = 1 << 20
+_ENOUGH_DOCUMENTS = 8  # a unit with fewer borrows from its neighbours
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardMaker:
+    """Makes shards in a directory, of any units, in any order; the same unit gives the same bytes.
+
+    ```python
+    maker = ShardMaker.build(tokenizer, Settings(sequence_length=128), "examples")
+    report = maker.make(unit)
+    ```
+    """
+
+    settings: Settings
+    directory: str
+    tokenize: Tokenize
+    cls_id: int
+    sep_id: int
+
+    @classmethod
+    def build(cls, tokenizer, settings: Settings, directory: str) -> "ShardMaker":
+        """For a `BertTokenizer`, whose ids are made batch by batch on the CPU."""
+        return cls(settings, directory, _batch_tokenizer(tokenizer), tokenizer.cls_id, tokenizer.sep_id)
+
+    def make(self, unit: Unit) -> dict[str, Any]:
+        """Write the shard of a unit and report on it, ready for JSON."""
+        texts, bad_lines = decode_documents(unit.blocks, self.settings.text_field)
+        lent: list = []
+        if self.settings.pairs == "next_sentence" and len(texts) < _ENOUGH_DOCUMENTS:
+            lent, _ = decode_documents(unit.neighbours, self.settings.text_field)
+        ids, documents, counts = self._tokenize_documents(texts, lent)
+        rows = self._make_rows(documents, unit)
+        records = encode_examples(ids, rows, cls_id=self.cls_id, sep_id=self.sep_id)
+        shard = write_shard(self.directory, unit.name, records)
+        text_tokens = int((rows[:, 1] - rows[:, 0] + rows[:, 3] - rows[:, 2]).sum())
+        is_split = bool(unit.blocks[0].continues)
+        counts = {
+            "text_bytes": unit.text_bytes,
+            "bad_lines": len(bad_lines),
+            "documents": len(texts) - is_split,
+            "split_documents": int(is_split),
+            **counts,
+            "unused_tokens": _count_unused(rows, counts["text_tokens"]),
+            "examples": shard.examples,
+            "random_or_swapped": int(rows[:, 4].sum()),
+            "tokens": text_tokens + SPECIAL_TOKENS[self.settings.pairs] * shard.examples,
+        }
+        report = {"shard": dataclasses.asdict(shard), "counts": counts, "bad_lines": bad_lines[:BAD_LINES_NAMED]}
+        return report | {"checksum": unit.checksum}
+
+    def _tokenize_documents(self, texts, lent):
+        """Texts → their ids, where sentences and documents begin among them, and what there was to count."""
+        split = [split_sentences(text) for text in (*texts, *lent)]
+        ids, lengths = self.tokenize([sentence for sentences in split for sentence in sentences])
+        document = np.repeat(np.arange(len(split)), [len(sentences) for sentences in split])
+        document, lengths = document[lengths > 0], lengths[lengths > 0]  # without sentences of nothing but controls
+        piece_lengths, pieces = cut_long_sentences(lengths, self.settings.pairs, self.settings.sequence_length)
+        sizes = np.bincount(np.repeat(document, pieces), minlength=len(split))
+        own, is_own = int(np.count_nonzero(sizes[: len(texts)])), document < len(texts)
+        counts = {
+            "documents_without_tokens": len(texts) - own,
+            "sentences": int(is_own.sum()),
+            "cut_sentences": int((pieces[is_own] > 1).sum()),
+            "text_tokens": int(lengths[is_own].sum()),
+        }
+        starts, firsts = np.cumsum(piece_lengths).tolist(), np.cumsum(sizes[sizes > 0]).tolist()
+        return ids, Documents([0, *starts], [0, *firsts], own), counts
+
+    def _make_rows(self, documents, unit):
+        if self.settings.pairs == "next_sentence" and documents.own and documents.count < 2:
+            raise CorpusError(
+                f"{unit.blocks[0].path} has one document, and there is no other to take random segments from; put a "
+                "blank line between documents, pass more files, or use pairs='sentence_order' or 'single'."
+            )
+        rng = random.Random(f"{self.settings.seed}/{unit.name}")
+        lengths = {"sequence_length": self.settings.sequence_length}
+        lengths["short_sequence_rate"] = self.settings.short_sequence_rate
+        passes = [
+            make_pairs(documents, self.settings.pairs, rng=rng, **lengths) for _ in range(self.settings.duplicates)
+        ]
+        rows = np.concatenate(passes)
+        order = list(range(len(rows)))
+        rng.shuffle(order)
+        return rows[order]
+
+
+def _count_unused(rows, tokens):
+    """How many of the first so many tokens are in no example, because trimming took them."""
+    change = np.bincount(rows[:, [0, 2]].ravel(), minlength=tokens + 1)[: tokens + 1]
+    change -= np.bincount(rows[:, [1, 3]].ravel(), minlength=tokens + 1)[: tokens + 1]
+    return int(np.count_nonzero(np.cumsum(change[:tokens]) == 0))
+
+
+def _batch_tokenizer(tokenizer):
+    import tensorflow as tf
+
+    def tokenize(sentences):
+        # Eagerly: batches are so large that a graph saves nothing, and drawing one takes half a second.
+        with tf.device("CPU"):
+            batches = [tokenizer(tf.constant(batch, tf.string)) for batch in _batches(sentences)]
+        ids = [ids.flat_values.numpy() for ids in batches]
+        lengths = [ids.row_lengths().numpy() for ids in batches]
+        return np.concatenate([np.zeros(0, np.int32), *ids]), np.concatenate([np.zeros(0, np.int64), *lengths])
+
+    return tokenize
+
+
+def _batches(sentences) -> Iterator[list[str]]:
+    """Cut a list where enough text has come together."""
+    batch, size = [], 0
+    for sentence in sentences:
+        batch.append(sentence)
+        size += len(sentence)
+        if size >= _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

@@ -1,0 +1,265 @@
+"""Shards of examples → a pretrained model: one call that trains, and that can be killed and started again.
+
+Takes what `pretraining/corpus.py` wrote, gives a model directory with the encoder and both heads, and a history of
+losses. A room of its own because this is where the others meet: input, model, optimizer, devices, state and records. A
+second phase on longer rows is a second run that starts from the first one's model.
+"""
+
+import functools
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from keras_bert.checkpoint import load_model, save_pretrained
+from keras_bert.model.config import BertConfig
+from keras_bert.model.encoder import encoder_config
+from keras_bert.model.heads import bert_model
+from keras_bert.model.weights import copy_weights
+from keras_bert.pretraining.batches import (
+    has_next_sentence,
+    max_predictions,
+    token_counts,
+    training_batches,
+    validation_batches,
+)
+from keras_bert.pretraining.corpus.manifest import load_manifest
+from keras_bert.pretraining.model import losses_and_metrics, pretraining_model
+from keras_bert.pretraining.plan import Phase, PretrainingPlan
+from keras_bert.pretraining.records import HISTORY, RecordHistory, StopOnNaN, read_history, write_plan
+from keras_bert.pretraining.token_count import TokenCountingModel
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.training.devices import Devices, choose_devices
+from keras_bert.training.optimizers import bert_optimizer
+from keras_bert.training.resume import SaveState, require_writable, restore_state
+
+_STEPS_PER_EXECUTION = 8
+
+# === Runs ===
+
+
+def pretrain_in_phases(
+    phases: Sequence[Phase],
+    output: str | os.PathLike,
+    config: BertConfig | None,
+    tokenizer: BertTokenizer,
+    *,
+    start_from: str | os.PathLike | None = None,
+    verbose: int | str = "auto",
+) -> list[dict[str, list[float]]]:
+    """Pretrain in several phases, such as 90 % of the steps on 128 tokens and the rest on 512, which is cheaper.
+
+    Every phase goes on from the model of the one before, with an optimizer and a schedule of its own. Started again on
+    the same `output`, it goes on where it was, in whichever phase.
+
+    Args:
+        phases: In their order.
+        output: Gets `phase-1/`, `phase-2/`, …, each with what `pretrain` writes, and the last model as `model/`.
+        config, tokenizer, start_from, verbose: As for `pretrain`; `max_sequence_length` must be enough for all phases.
+
+    Returns:
+        The history of each phase.
+
+    Example:
+        ```python
+        short = Phase(examples="examples-128", plan=PretrainingPlan(steps=9000, batch_size=64))
+        long = Phase(examples="examples-512", plan=PretrainingPlan(steps=1000, batch_size=16))
+        pretrain_in_phases([short, long], "my-bert", BertConfig.preset("mini"), tokenizer)
+        ```
+    """
+    output, histories, chosen, model = Path(output), [], {}, None
+    if not phases:
+        raise ValueError("phases is empty; expected at least one Phase.")
+    for number, phase in enumerate(phases, start=1):
+        kind = (phase.plan.strategy, phase.plan.precision)
+        if kind not in chosen:  # several machines can find each other only once
+            chosen[kind] = choose_devices(kind[0], precision=kind[1])
+        # Handed on in memory: on several machines the chief may still be writing it.
+        source = _load_source(start_from) if model is None else model
+        directory = output / f"phase-{number}"
+        model = _run(phase, directory, config, tokenizer, chosen[kind], source, start_from, verbose)
+        histories.append(read_history(directory / HISTORY))
+        start_from = directory / "model"
+    if chosen[kind].is_chief:
+        save_pretrained(model, output / "model", tokenizer=tokenizer)
+    return histories
+
+
+def pretrain(
+    examples: str | os.PathLike,
+    output: str | os.PathLike,
+    config: BertConfig | None,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    *,
+    validation: str | os.PathLike | None = None,
+    start_from: str | os.PathLike | None = None,
+    verbose: int | str = "auto",
+) -> dict[str, list[float]]:
+    """Pretrain a BERT on the examples in a directory; started again on the same `output`, it goes on where it was.
+
+    Args:
+        examples: A directory that `write_examples` wrote.
+        output: Gets `model/` (opens in `load_model` and in transformers), `state/`, `history.jsonl`, `plan.json` and
+            `logs/` (TensorBoard's); `write_report` draws them.
+        config: Sizes; `vocabulary_size` must be the tokenizer's. `None` takes those of `start_from`.
+        tokenizer: The one that the examples were made with.
+        plan: How to train.
+        validation: Another directory of examples, measured after every `save_every` steps.
+        start_from: A model directory or name whose encoder and heads to go on with, instead of random weights.
+        verbose: As for `fit`.
+
+    Returns:
+        The history: a list for each measured number, an entry for each `save_every` steps.
+
+    Example:
+        ```python
+        plan = PretrainingPlan(steps=10_000, batch_size=64)
+        pretrain("examples", "my-bert", BertConfig.preset("mini"), tokenizer, plan)
+        ```
+    """
+    devices = choose_devices(plan.strategy, precision=plan.precision)
+    phase = Phase(examples=examples, plan=plan, validation=validation)
+    _run(phase, Path(output), config, tokenizer, devices, _load_source(start_from), start_from, verbose)
+    return read_history(Path(output) / HISTORY)
+
+
+def _run(phase, output, config, tokenizer, devices, source, start_from, verbose):
+    """Train one phase from where it was, and save it; gives the model."""
+    plan = phase.plan
+    require_writable(output)
+    devices.replica_batch_size(plan.batch_size // plan.accumulation)
+    config = _check_sizes(config, source, tokenizer)
+    with devices.scope():
+        model = _compiled_model(phase.examples, config, tokenizer, plan, devices)
+        if source is not None:
+            _start_from(source, model)
+        done = restore_state(model, output / "state")
+        _check_place(done, plan, output)
+        if devices.is_chief:
+            write_plan(output, _describe(phase, config, devices, start_from))
+            if verbose:
+                print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
+        if done < plan.steps:
+            _fit(model, phase, output, config, tokenizer, devices, done, verbose)
+    plain = _plain_model(model, config)
+    if devices.is_chief:
+        save_pretrained(plain, output / "model", tokenizer=tokenizer)
+    return plain
+
+
+def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
+    plan = phase.plan
+    batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan, devices=devices)
+    shard = "none" if plan.service else "data"  # a service has shared the examples out already
+    epoch = {"steps_per_epoch": plan.save_every}
+    callbacks = [StopOnNaN(output, batches_from, **epoch)]
+    if devices.is_chief:
+        callbacks += [RecordHistory(output, start=done, **epoch), SaveState(output / "state", **epoch)]
+    checks = None
+    if phase.validation is not None:
+        checks = validation_batches(phase.validation, config, tokenizer, plan, replicas=devices.num_replicas)
+        checks = devices.distribute(checks)
+    try:
+        model.fit(
+            devices.distribute(batches_from(done), batch_size=plan.batch_size, shard=shard),
+            initial_epoch=done // plan.save_every,
+            epochs=plan.steps // plan.save_every,
+            validation_data=checks,
+            shuffle=False,
+            verbose=verbose,
+            callbacks=callbacks,
+            **epoch,
+        )
+    except KeyboardInterrupt:
+        states = sorted((output / "state").glob("step-*"))
+        kept = f"the state after step {int(states[-1].name[5:]):,} is in {states[-1]}" if states else "no state yet"
+        raise KeyboardInterrupt(f"interrupted; {kept}. Start the same again to go on from there.") from None
+
+
+# === The model ===
+
+
+def _compiled_model(examples, config, tokenizer, plan, devices):
+    if plan.dropout is not None:
+        config = config.replace(dropout=plan.dropout, attention_dropout=plan.dropout)
+    model = pretraining_model(
+        config,
+        max_predictions=max_predictions(examples, plan),
+        next_sentence=has_next_sentence(examples),
+        packed=plan.packed,
+        negatives=plan.negatives,
+        token_counts=token_counts(examples, tokenizer),
+        seed=plan.seed,
+        model_class=TokenCountingModel,
+    )
+    optimizer = bert_optimizer(plan.learning_rate, plan.steps, name=plan.optimizer, warmup=plan.warmup)
+    # Keras rounds an epoch up to whole executions, so these must divide it.
+    at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
+    options = devices.compile_options(steps_per_execution=at_once, gradient_accumulation_steps=plan.accumulation)
+    model.compile(optimizer, **losses_and_metrics(model), **options)
+    return model
+
+
+def _plain_model(model, config):
+    """The trained weights in an ordinary BERT with both heads: whole precision, one example a row, its own dropout."""
+    heads = ["masked_lm"] + (["next_sentence"] if "nsp_logits" in model.output else [])
+    plain = bert_model(config, heads)
+    copy_weights(model, plain)
+    return plain
+
+
+def _start_from(source, model):
+    if missing := copy_weights(source, model, allow_missing=True):
+        warnings.warn(f"The model to start from has no {', '.join(missing)}: these begin at random.", stacklevel=3)
+
+
+def _load_source(start_from):
+    return None if start_from is None else load_model(start_from)[0]
+
+
+# === Checks and records ===
+
+
+def _check_sizes(config, source, tokenizer):
+    if config is None and source is None:
+        raise ValueError("config=None: expected a BertConfig, or a model to start_from.")
+    config = encoder_config(source) if config is None else config
+    if config.vocabulary_size != tokenizer.vocabulary_size:
+        raise ValueError(
+            f"config.vocabulary_size={config.vocabulary_size}, but the tokenizer has {tokenizer.vocabulary_size} "
+            "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
+        )
+    if source is not None:
+        there, wanted = encoder_config(source).to_dict(), config.to_dict()
+        free = ("dropout", "attention_dropout")
+        wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
+        if wrong:
+            raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
+    return config
+
+
+def _check_place(done, plan, output):
+    if done % plan.save_every:
+        raise ValueError(
+            f"{output} has the state of step {done}, no multiple of save_every={plan.save_every}; go on with a number "
+            "that divides it."
+        )
+
+
+def _describe(phase, config, devices: Devices, start_from):
+    manifest = load_manifest(os.fspath(phase.examples))
+    return {
+        "plan": asdict(phase.plan),
+        "config": config.to_dict(),
+        "examples": {
+            "directory": os.fspath(phase.examples),
+            "rows": manifest.examples,
+            "tokens": manifest.tokens,
+            "sequence_length": manifest.settings.sequence_length,
+            "pairs": manifest.settings.pairs,
+        },
+        "devices": f"{devices.name}: {devices.num_replicas} × {devices.device_type}, {devices.precision}",
+        "start_from": None if start_from is None else os.fspath(start_from),
+    }

@@ -1,0 +1,1 @@
+"""The process and the file system: atomic files, quiet imports, memory."""

@@ -1,0 +1,1 @@
+"""What all tasks share: the `Task` class, saving, fitting."""

@@ -1,0 +1,107 @@
+"""The names of a classifier's classes, and labels as classes: checked before anything is built on them.
+
+Takes what a user calls labels, gives names, numbers and weights. A room of its own because every task with classes
+needs the same checks.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from keras_bert.data.label_statistics import class_weights
+
+KINDS = ("single_label", "multi_label", "regression")
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+
+
+@overload
+def check_labels(labels: Sequence[str] | None, kind: Literal["single_label", "multi_label"]) -> tuple[str, ...]: ...
+@overload
+def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None: ...
+def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None:
+    """The names of the classes, or an error that says what is wrong with them."""
+    if kind not in KINDS:
+        raise ValueError(f"kind={kind!r}: expected one of {', '.join(map(repr, KINDS))}.")
+    if kind == "regression":
+        if labels:
+            raise ValueError(f"labels={list(labels)}: regression gives a number and has no classes; leave them out.")
+        return None
+    if labels is None or isinstance(labels, str):
+        raise TypeError(f"labels={labels!r}: expected a list with the name of each class.")
+    labels = tuple(map(str, labels))
+    if len(labels) < (2 if kind == "single_label" else 1):
+        raise ValueError(f"labels={list(labels)}: one class leaves nothing to decide; expected at least two.")
+    if len(set(labels)) != len(labels):
+        twice = sorted({name for name in labels if labels.count(name) > 1})
+        raise ValueError(f"labels has {twice} more than once; each class needs a name of its own.")
+    return labels
+
+
+def find_class(label: Any, labels: Sequence[str], place: str) -> int:
+    """The class of a label: its name, or its place among the classes where these are not named by numbers.
+
+    Each label is read by itself, so what numbers mean may hang on the classes alone. Where it went by the label, the
+    stars 0 to 4 of classes named 1 to 5 would be 0 by place and 1 to 4 by name, and the first two one class.
+
+    Example:
+        >>> find_class("good", ["bad", "good"], "Row 1"), find_class(0, ["bad", "good"], "Row 2")
+        (1, 0)
+    """
+    if str(label) in labels:
+        return labels.index(str(label))
+    known = ", ".join(map(repr, labels[:10])) + (" …" if len(labels) > 10 else "")
+    unknown = f"{place} has the unknown label {label!r}; the classes are {known}."
+    if not isinstance(label, (int, np.integer)):
+        raise ValueError(unknown)
+    number = int(label)
+    if _are_numbers(labels):
+        if str(number) in labels:  # of True or False
+            return labels.index(str(number))
+        raise ValueError(f"{unknown} Where classes are named by numbers, numbers are names and no places: pass names.")
+    if not 0 <= number < len(labels):
+        raise ValueError(unknown)
+    return number
+
+
+def _are_numbers(labels):
+    """Whether a number could be meant as a class's name: all names are numbers, or one is a number and a place."""
+    numbers = [float(name) for name in labels if _NUMBER.fullmatch(name)]
+    return len(numbers) == len(labels) or any(0 <= number < len(labels) for number in numbers)
+
+
+def weigh_classes(
+    numbers: np.ndarray, labels: Sequence[str], class_weight: Mapping[str, float] | str | None
+) -> np.ndarray | None:
+    """What each example counts: by the name of its class, or so that every class counts the same; `None` is 1 for all.
+
+    Example:
+        >>> weigh_classes(np.array([0, 1, 1]), ["bad", "good"], {"bad": 2.0}).tolist()
+        [2.0, 1.0, 1.0]
+    """
+    if class_weight is None:
+        return None
+    if class_weight == "balanced":
+        class_weight = class_weights([labels[number] for number in numbers])
+    if isinstance(class_weight, str):
+        raise ValueError(f"class_weight={class_weight!r}: expected 'balanced', or what each class counts, by name.")
+    unknown = [name for name in class_weight if name not in labels]
+    if unknown:
+        raise ValueError(f"class_weight names {unknown}, which are no classes; the classes are {list(labels)}.")
+    return np.array([class_weight.get(name, 1.0) for name in labels], "float32")[numbers]
+
+
+def check_not_constant(numbers: np.ndarray, labels: Sequence[str], count: int | None = None) -> None:
+    """An error where all examples have one class.
+
+    Example:
+        >>> check_not_constant(np.array([0, 1]), ["bad", "good"])
+    """
+    present = np.unique(numbers)
+    if len(present) == 1:
+        raise ValueError(
+            f"All {len(numbers) if count is None else count:,} examples are {labels[present[0]]!r}; expected at least "
+            "two classes, or there is nothing to tell apart."
+        )

@@ -1,0 +1,165 @@
+"""SemEval's XML, TSV and JSONL → rows of sentence, aspect and polarity, and a report of what was not used.
+
+Takes paths, gives `Rows` whose examples have the aspect as their second text; those from XML know where it stands. A
+room beside `data/labelled_texts.py`, because one sentence here makes a row for each of its aspects. XML comes from
+anywhere: a document with a DOCTYPE, in which entities could be declared that grow without end or name other files, is
+refused.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from xml.etree import ElementTree
+from xml.parsers import expat
+
+from keras_bert.data.examples import Dropped, Example, RowReport, Rows
+from keras_bert.data.labelled_texts import read_rows
+
+KINDS = ("terms", "categories")
+CONFLICT = "conflict"  # a sentence that says good and bad of one aspect
+
+# The elements and their attributes: in 2014 a list of terms and one of categories, later opinions with both.
+_ELEMENTS = {"terms": ("aspectTerm", "term"), "categories": ("aspectCategory", "category")}
+_OPINION = {"terms": "target", "categories": "category"}
+
+
+@dataclass(frozen=True)
+class AspectExample(Example):
+    """An example whose `pair` is an aspect; where it is a part of the text, that is `text[start:end]`."""
+
+    start: int | None = None
+    end: int | None = None
+
+
+def read_aspects(
+    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    *,
+    kind: str = "terms",
+    conflict: str = "drop",
+    text: str | int = "text",
+    pair: str | int = "aspect",
+    label: str | int | None = "label",
+    strict: bool = False,
+) -> Rows:
+    """Reads sentences with aspects and polarities, and reports every row that cannot be used.
+
+    Args:
+        path_or_paths: One file or several: the `.xml` of SemEval-2014, 2015 or 2016; or `.tsv`, `.csv`, `.jsonl`,
+            `.json` with a row for each aspect.
+        kind: Of XML: `"terms"` (words of the sentence) or `"categories"` (food, service …). Opinions of 2015 and 2016
+            that name no term are dropped with the terms and counted, and so is what a sentence says twice.
+        conflict: Whether to `"drop"` rows with the polarity `conflict`, which are few and usually left out, or to
+            `"keep"` them.
+        text, pair, label: Of other files: the columns of the sentence, the aspect and the polarity, by name or by
+            number from 0. `label=None` reads aspects without polarities, from XML too.
+        strict: Raises at the first bad row instead of reporting it.
+
+    Example:
+        >>> rows = read_aspects("Restaurants_Train_v2.xml")  # doctest: +SKIP
+        >>> print(rows.report)  # doctest: +SKIP
+        3,693 rows read, 3,602 kept, 91 dropped
+          conflict: 91 (line …)
+    """
+    for name, value, known in (("kind", kind, KINDS), ("conflict", conflict, ("drop", "keep"))):
+        if value not in known:
+            raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, known))}.")
+    files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
+    if not files:
+        raise ValueError("there is no file to read; pass at least one path.")
+    kept: list = []
+    dropped: list[Dropped] = []
+    for path in [os.fspath(file) for file in files]:
+        if path.lower().endswith(".xml"):
+            rows = list(_from_xml(path, kind, has_labels=label is not None))
+        else:
+            read = read_rows(path, text=text, pair=pair, label=label, strict=strict)
+            rows = [(example.row, example) for example in read]
+            dropped += read.report.dropped
+        for line, found in rows:
+            if isinstance(found, Example) and found.label == CONFLICT and conflict == "drop":
+                dropped.append(Dropped(CONFLICT, path, line))
+            elif isinstance(found, Example):
+                kept.append(found)
+            elif strict:
+                raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
+            else:
+                dropped.append(Dropped(found, path, line))
+    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
+    if not kept:
+        raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
+    return Rows(tuple(kept), report)
+
+
+def _from_xml(path, kind, *, has_labels) -> Iterator[tuple[int, AspectExample | str]]:
+    """The aspects of all sentences: an example, or the reason why there is none, and its line."""
+    root, lines = parse_xml(path)
+    element, name = _ELEMENTS[kind]
+    for sentence in root.iter("sentence"):
+        text = sentence.findtext("text") or ""
+        for aspect in sentence.iter(element):
+            yield lines[aspect], _example(text, aspect, name, lines[aspect], has_labels)
+        seen = set()  # a term is there once for each of its categories, a category once for each of its terms
+        for opinion in sentence.iter("Opinion"):
+            found = _example(text, opinion, _OPINION[kind], lines[opinion], has_labels)
+            if isinstance(found, AspectExample):
+                said = (found.pair, found.label, found.start)
+                found = "the same once more" if said in seen else found
+                seen.add(said)
+            yield lines[opinion], found
+    for review in root.iter("Review"):
+        for opinion in review.findall("Opinions/Opinion"):
+            yield lines[opinion], "opinion of a whole review"
+
+
+def _example(text, element, name, line, has_labels):
+    aspect, label = (element.get(name) or "").strip(), (element.get("polarity") or "").strip()
+    if not text.strip():
+        return "empty text"
+    if not aspect:
+        return "empty aspect"
+    if name == "target" and aspect == "NULL":
+        return "opinion without a term (target NULL)"
+    if has_labels and not label:
+        return "missing label"
+    label = label if has_labels else None
+    if name == "category":
+        return AspectExample(text, aspect, label, line)
+    places = [element.get(key, "") for key in ("from", "to")]
+    if not all(re.fullmatch("[0-9]+", place) for place in places):
+        return "offset is no number"
+    start, end = map(int, places)
+    if text[start:end] != element.get(name):
+        return "aspect is not at its offset"
+    return AspectExample(text, aspect, label, line, start, end)
+
+
+def parse_xml(path: str | os.PathLike) -> tuple[ElementTree.Element, dict[ElementTree.Element, int]]:
+    """The root of an XML document without a DOCTYPE, and the line of each element.
+
+    Example:
+        >>> root, lines = parse_xml("Restaurants_Test_Gold.xml")  # doctest: +SKIP
+        >>> root.tag, lines[root]  # doctest: +SKIP
+        ('sentences', 2)
+    """
+    parser, builder, lines = expat.ParserCreate(), ElementTree.TreeBuilder(), {}
+
+    def start(tag, attributes):
+        lines[builder.start(tag, attributes)] = parser.CurrentLineNumber
+
+    def refuse(*_):
+        raise ValueError(
+            f"{path}, line {parser.CurrentLineNumber}: the document has a DOCTYPE, by which XML can be made to grow or "
+            "to read other files; take it out if you trust the file."
+        )
+
+    parser.buffer_text = True
+    parser.StartElementHandler, parser.EndElementHandler = start, builder.end
+    parser.CharacterDataHandler = builder.data
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = refuse
+    try:
+        with open(path, "rb") as file:
+            parser.ParseFile(file)
+        return builder.close(), lines
+    except expat.ExpatError as error:
+        raise ValueError(f"{path} is no whole XML document: {error}.") from None

@@ -1,0 +1,349 @@
+"""Texts, or pairs of texts, → one label, several labels, or a number.
+
+`TextClassifier` takes a pretrained model and the names of the classes; sentiment, topics, intents, languages,
+paraphrases, entailment and similarity scores (regression) are all this one task. It is a task file like every other:
+the head, the loss, the measure, and what an answer is.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.checkpoint import load_labels, load_model
+from keras_bert.checkpoint.configs import PROBLEM_TYPES
+from keras_bert.checkpoint.files import read_json, write_json
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.checkpoint.loading import open_checkpoint
+from keras_bert.data.inputs import as_rows
+from keras_bert.decoding import choose_labels, mean_by_owner, rank_labels, sigmoid
+from keras_bert.evaluation.reports import classification_report, multilabel_report, regression_report
+from keras_bert.finetuning.best_weights import Score
+from keras_bert.model.heads import bert_model
+from keras_bert.tasks.base.class_labels import check_labels, check_not_constant, find_class, weigh_classes
+from keras_bert.tasks.base.saved_tasks import SETTINGS, read_settings
+from keras_bert.tasks.base.task import Task
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_OUTPUT = "class_logits"
+
+
+class TextClassifier(Task):
+    """BERT with a classifier on what its pooler gives.
+
+    What `metric` of `fit` may be: of one label `accuracy` (the default), `matthews`, `macro_f1`, `micro_f1`,
+    `weighted_f1`, and of two classes `f1`, that of the second of the `labels`, which is then the positive one (GLUE's
+    own metric for MRPC and QQP); of several labels `micro_f1` (the default), `macro_f1`, `weighted_f1`,
+    `subset_accuracy`; of numbers `spearman` (the default), `pearson`.
+
+    Args:
+        model: A model with `class_logits`, from `bert_model(…, "classification")`.
+        tokenizer: Its tokenizer.
+        labels: The names of the classes; `None` for regression.
+        kind: `"single_label"`, `"multi_label"` or `"regression"`.
+        pairs: Whether it was trained on pairs of texts, and so takes nothing else; `fit` notes it. `None` is unknown.
+        kwargs: As for `Task`: `sequence_length`, `long_texts`.
+
+    Example:
+        ```python
+        classifier = TextClassifier.from_pretrained("all-MiniLM-L6-v2", labels=["negative", "positive"])
+        print(classifier.fit("train.tsv", validation_data="dev.tsv"))
+        classifier.predict(["What a lovely film!"])[0][0]  # Label('positive', 0.98)
+        classifier.save("sentiment")
+        ```
+    """
+
+    name = "classification"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer,
+        *,
+        labels: Sequence[str] | None,
+        kind: str = "single_label",
+        pairs: bool | None = None,
+        **kwargs,
+    ):
+        super().__init__(model, tokenizer, **kwargs)
+        self.kind, self.pairs, self._labels = kind, pairs, check_labels(labels, kind)
+        if _OUTPUT not in model.output:
+            raise ValueError(f"The model gives {', '.join(model.output)}; expected {_OUTPUT}: see bert_model.")
+        classes = model.output[_OUTPUT].shape[-1]
+        expected = 1 if self._labels is None else len(self._labels)
+        if classes != expected:
+            raise ValueError(f"The model has {classes} outputs, and there are {expected} labels: {labels}.")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory_or_name: str | os.PathLike,
+        *,
+        labels: Sequence[str] | None = None,
+        kind: str | None = None,
+        pooling: str | None = None,
+        seed: int = 0,
+        **kwargs,
+    ) -> "Self":
+        """A classifier on pretrained weights.
+
+        Args:
+            directory_or_name: A model directory, or a name.
+            labels: The names of the classes. Without them the checkpoint must have a classifier with named classes.
+            kind: `"single_label"`, `"multi_label"` (any number of labels for a text) or `"regression"` (a number, with
+                a new head). `None` is, for the checkpoint's own classifier, the kind that its directory says
+                (`problem_type` in Hugging Face's `config.json`), and else `"single_label"`.
+            pooling: What the head sees: `"cls"`, the first token, as in BERT's own classifiers, or `"mean"`, the mean
+                of all tokens. `None` is the mean for sentence encoders such as all-MiniLM-L6-v2, and the first token
+                otherwise.
+            seed: Of the new head.
+            kwargs: `sequence_length`, `long_texts`.
+        """
+        if labels is None and kind != "regression":
+            directory = find_directory(directory_or_name)
+            said = _read_kind(directory)
+            kind = kind or said["kind"] or "single_label"
+            known = None if kind == "regression" else load_labels(directory)
+            if not known and kind != "regression":
+                raise ValueError(
+                    f"{directory_or_name} has no named classes; pass labels=[…], the classes that your data has."
+                )
+            model, tokenizer = load_model(directory, seed=seed)
+            return cls(model, tokenizer, labels=known, **{**said, "kind": kind, **kwargs})
+        kind = kind or "single_label"
+        labels = check_labels(labels, kind)
+        encoder, tokenizer = cls._load_parts(directory_or_name, seed, pooling=pooling)
+        model = bert_model(None, "classification", num_classes=len(labels or ("",)), encoder=encoder, seed=seed)
+        return cls(model, tokenizer, labels=labels, kind=kind, fresh_heads=True, **kwargs)
+
+    @property
+    def labels(self) -> list[str] | None:
+        return None if self._labels is None else list(self._labels)
+
+    @property
+    def default_metric(self) -> str:  # type: ignore[override]  # by the kind
+        """What decides on validation data."""
+        return {"single_label": "accuracy", "multi_label": "micro_f1", "regression": "spearman"}[self.kind]
+
+    # === Answers ===
+
+    def predict(self, texts, *, threshold: float = 0.5, batch_size: int = 64) -> Any:
+        """Labels with their probabilities.
+
+        Args:
+            texts: Strings; or pairs of strings, where it was trained on pairs. One string gives one answer; one pair is
+                a list of one.
+            threshold: For several labels: the least probability of one that is given.
+            batch_size: Texts at a time.
+
+        Returns:
+            For each text a list of `Label`, the likeliest first: all classes; or, of several labels, those over the
+            threshold. For regression a number.
+        """
+        if isinstance(texts, str):
+            return self.predict([texts], threshold=threshold, batch_size=batch_size)[0]
+        texts = list(texts)
+        logits = self.logits(texts, batch_size=batch_size)
+        if self.kind == "regression":
+            return [float(value) for value in logits[:, 0]]
+        if self.kind == "multi_label":
+            return [choose_labels(row, self._labels or (), threshold=threshold) for row in sigmoid(logits)]
+        return [rank_labels(row, self._labels or ()) for row in logits]
+
+    def logits(self, texts, *, batch_size: int = 64) -> np.ndarray:
+        """The numbers before softmax, `[texts, classes]`; a text in windows has the mean of theirs."""
+        texts = list(texts)
+        if not texts:
+            return np.zeros((0, self.model.output[_OUTPUT].shape[-1]), "float32")
+        pairs = None
+        if not isinstance(texts[0], str):
+            texts, pairs = zip(*texts, strict=True)
+        self._check_form(pairs is not None)
+        tokenized, owners, notes = self._tokenize(list(texts), None if pairs is None else list(pairs))
+        for note in notes:
+            warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
+        return mean_by_owner(self._outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
+
+    def evaluate(self, x, y=None, *, columns: dict | None = None):
+        """Measure on labelled examples, in any form that `fit` takes.
+
+        Returns:
+            A report that prints as a table: `ClassificationReport`, `MultilabelReport` or `RegressionReport`.
+        """
+        data = self._prepare(x, y, **(columns or {}))
+        self._check_form(data.tokenized.has_pairs)
+        return self._report(self._outputs(data.tokenized), data)
+
+    def _check_form(self, has_pairs):
+        """An error for single texts where it was trained on pairs, or the other way round: answers would be guesses."""
+        if self.pairs is None or self.pairs == has_pairs:
+            return
+        if self.pairs:
+            raise ValueError(
+                "These are single texts, and this classifier was trained on pairs of texts; pass both of each: "
+                "[(first, second), …], or for a file columns={'pair': …}, the column of the second."
+            )
+        raise ValueError(
+            "These are pairs of texts, and this classifier was trained on single texts; pass one text each, or fit it "
+            "on pairs."
+        )
+
+    # === What a task adds ===
+
+    trains_packed = True
+
+    def _fit_recipe(self, train, check, *others):
+        _check_same_form(train, check)
+        report = super()._fit_recipe(train, check, *others)
+        self.pairs = train.tokenized.has_pairs
+        return report
+
+    def _fit_compiled(self, train, check, *others, **options):
+        _check_same_form(train, check)
+        history = super()._fit_compiled(train, check, *others, **options)
+        self.pairs = train.tokenized.has_pairs
+        return history
+
+    def _build(self, encoder, *, classifier_dropout, seed):
+        classes = self.model.output[_OUTPUT].shape[-1]
+        return bert_model(
+            None,
+            "classification",
+            num_classes=classes,
+            classifier_dropout=classifier_dropout,
+            encoder=encoder,
+            seed=seed,
+        )
+
+    def _loss(self):
+        reduction = "mean_with_sample_weight"
+        if self.kind == "regression":
+            return {_OUTPUT: keras.losses.MeanSquaredError(reduction=reduction)}
+        if self.kind == "multi_label":
+            return {_OUTPUT: keras.losses.BinaryCrossentropy(from_logits=True, reduction=reduction)}
+        return {_OUTPUT: keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)}
+
+    def _prepare(self, x, y, *, class_weight=None, **columns):
+        rows = as_rows(x, y, numeric=self.kind == "regression", **columns)
+        labels = np.stack([self._encode(example) for example in rows])
+        pairs = rows.pairs if rows.has_pairs else None
+        tokenized, owners, notes = self._tokenize(rows.texts, pairs)
+        if rows.report.dropped:
+            notes = (str(rows.report), *notes)
+        weights = self._weights(labels, class_weight)
+        if len(owners) != len(rows):  # the windows of a text count as much as the text
+            share = (1.0 / np.bincount(owners))[owners].astype("float32")
+            weights = share if weights is None else weights[owners] * share
+            labels = labels[owners]
+        return PreparedData(tokenized, labels, weights, owners, notes)
+
+    def _check_training(self, data):
+        super()._check_training(data)
+        if self.kind == "single_label":
+            check_not_constant(data.labels, self._labels, data.num_examples)
+
+    def _encode(self, example):
+        """A label as the loss takes it."""
+        label, place = example.label, f"Row {example.row}"
+        if label is None:
+            raise ValueError(f"{place} ({example.text[:40]!r}) has no label; expected one for every text.")
+        if self.kind == "regression":
+            try:
+                return np.asarray([label], "float32").reshape(1)
+            except (TypeError, ValueError):
+                raise ValueError(f"{place} has the label {label!r}; regression expects a number.") from None
+        if self.kind == "multi_label":
+            names = (label,) if isinstance(label, (str, int)) else label
+            hot = np.zeros(len(self._labels), "float32")
+            hot[[find_class(name, self._labels, place) for name in names]] = 1.0
+            return hot
+        return np.asarray(find_class(label, self._labels, place), "int32")
+
+    def _weights(self, labels, class_weight):
+        if class_weight is not None and self.kind != "single_label":
+            raise ValueError(f"class_weight works for one label a text, not for {self.kind}; leave it out.")
+        return weigh_classes(labels, self._labels, class_weight)
+
+    def _report(self, outputs, data):
+        logits = mean_by_owner(outputs[_OUTPUT], data.owners)
+        labels = self._labels_by_owner(data)
+        if self.kind == "regression":
+            return regression_report(labels[:, 0], logits[:, 0])
+        if self.kind == "multi_label":
+            return multilabel_report(labels.astype(int), (sigmoid(logits) >= 0.5).astype(int), names=self._labels)
+        return classification_report(labels, logits.argmax(-1), names=self._labels)
+
+    def _try_metric(self, outputs, data, metric):
+        self._value(outputs, data, metric)
+
+    def _score(self, outputs, data, metric):
+        logits, value = outputs[_OUTPUT], self._value(outputs, data, metric)
+        if self.kind == "regression":
+            degenerate = bool(np.ptp(logits) < 1e-3)
+        elif self.kind == "multi_label":
+            degenerate = bool(np.all((logits >= 0) == (logits[:1] >= 0)))
+        else:
+            degenerate = len(np.unique(logits.argmax(-1))) == 1 and len(np.unique(data.labels)) > 1
+        # What is undefined (a correlation with a constant) is as bad as it gets.
+        return Score(-1.0 if value is None else float(value), degenerate, {"val_loss": self._mean_loss(outputs, data)})
+
+    def _value(self, outputs, data, metric):
+        """What a metric says; `None` where it is undefined."""
+        if metric == "accuracy" and self.kind == "single_label":  # the usual case needs no extra package
+            logits = mean_by_owner(outputs[_OUTPUT], data.owners)
+            return float(np.mean(logits.argmax(-1) == self._labels_by_owner(data)))
+        numbers = self._report(outputs, data).to_dict()
+        flat = {f"{part}_f1": numbers[part]["f1"] for part in ("micro", "macro", "weighted") if part in numbers}
+        if self.kind == "single_label" and len(self._labels) == 2:
+            flat["f1"] = numbers["classes"][1]["f1"]
+        numbers.pop("mse", None)  # of which less is better
+        flat |= {name: value for name, value in numbers.items() if value is None or isinstance(value, float)}
+        if metric not in flat:
+            raise ValueError(f"metric={metric!r} is unknown for {self.kind}; choose one of {', '.join(flat)}.")
+        return flat[metric]
+
+    @staticmethod
+    def _labels_by_owner(data):
+        return data.labels[np.unique(data.owners, return_index=True)[1]]
+
+    def _mean_loss(self, outputs, data):
+        loss = self._loss()[_OUTPUT](data.labels, outputs[_OUTPUT])
+        return float(loss)
+
+    # === Directories ===
+
+    def _add_files(self, directory):
+        # By this transformers chooses the loss, and what its pipelines make of the logits.
+        path = directory / "config.json"
+        write_json(path, {**read_json(path), "problem_type": PROBLEM_TYPES[self.kind]})
+
+    def _settings(self):
+        return {"kind": self.kind} if self.pairs is None else {"kind": self.kind, "pairs": self.pairs}
+
+    @classmethod
+    def _from_settings(cls, settings, directory):
+        labels = None if settings["kind"] == "regression" else load_labels(directory)
+        return {**settings, "labels": labels}
+
+
+def _read_kind(directory):
+    """What a directory says of its classifier: in our own file, or else in its config."""
+    settings = read_settings(directory) if (directory / SETTINGS).is_file() else {}
+    settings = settings.get("wraps", settings)  # of a zero-shot classifier
+    kind = settings.get("kind") or open_checkpoint(directory).settings.kind
+    return {"kind": kind, "pairs": settings.get("pairs")}
+
+
+def _check_same_form(train, check):
+    words = {True: "pairs of texts", False: "single texts"}
+    if check is not None and train.tokenized.has_pairs != check.tokenized.has_pairs:
+        raise ValueError(
+            f"This would train on {words[train.tokenized.has_pairs]} and validate on "
+            f"{words[check.tokenized.has_pairs]}; expected both alike."
+        )

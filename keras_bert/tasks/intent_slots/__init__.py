@@ -1,0 +1,1 @@
+"""Commands to an intent and its slots."""

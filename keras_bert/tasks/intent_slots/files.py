@@ -1,0 +1,180 @@
+"""Folders of `seq.in`, `seq.out` and `label`, JSONL and lists → `CommandRows`: sentences with an intent and slots.
+
+Takes paths, or texts with their intents and slots as they are handed to `fit`; gives a sequence of `CommandExample`
+with `.report`. A room beside `tasks/tagging/files.py`, which makes the words and tags of each: here a sentence comes
+from three files at once, or has a label of its own.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from keras_bert.data.examples import Dropped, RowReport
+from keras_bert.data.tables import find_format, read_records
+from keras_bert.tasks.tagging.files import TaggedExample, TaggedRows, make_example
+
+_FILES = ("seq.in", "seq.out", "label")
+_WORDS = ("text", "words", "tokens", "utterance")
+_SLOTS = ("slots", "tags", "entities", "labels")
+_INTENT = ("intent", "label")
+
+# === Values ===
+
+
+@dataclass(frozen=True)
+class CommandExample(TaggedExample):
+    """The words of a sentence, the tags of its slots, and what is wanted."""
+
+    intent: str | None = None
+
+
+@dataclass(frozen=True)
+class CommandRows(TaggedRows):
+    """Commands in order. A slice is a tuple of examples.
+
+    Example:
+        >>> rows = as_commands(["wake me at six"], [("set_alarm", [(11, 14, "time")])])
+        >>> rows.intents, rows.entity_kinds
+        (['set_alarm'], ['time'])
+    """
+
+    examples: tuple[CommandExample, ...]
+
+    @property
+    def intents(self) -> list[str]:
+        """The intents that occur, sorted: what `IntentSlots.from_pretrained(intents=…)` takes."""
+        return sorted({example.intent for example in self.examples if example.intent is not None})
+
+
+# === Files ===
+
+
+def read_commands(
+    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike], *, splitting: str = "words", strict: bool = False
+) -> CommandRows:
+    """Reads commands with intents and slots, and reports every one that cannot be used.
+
+    A folder has three files with a line for each command, as ATIS and SNIPS come: `seq.in` (words), `seq.out` (their
+    tags) and `label` (the intent). A JSONL file has an object a line: `{"text": "wake me at six", "intent":
+    "set_alarm", "slots": [{"start": 11, "end": 14, "label": "time"}]}`, or `tokens` with `tags`.
+
+    Args:
+        path_or_paths: A folder or a JSONL file, or several.
+        splitting: How a text is cut into words (see `split_words`), where slots are given by their places in it.
+        strict: Raises at the first bad row instead of reporting it.
+
+    Example:
+        >>> rows = read_commands("snips/train")  # doctest: +SKIP
+        >>> print(rows.report)  # doctest: +SKIP
+        13,084 rows read, 13,084 kept, 0 dropped
+    """
+    given = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
+    if not given:
+        raise ValueError("there is nothing to read; pass at least one path.")
+    kept, dropped = [], []
+    for path in map(Path, given):
+        rows = _read_folder(path) if path.is_dir() else _read_json(path, splitting)
+        for line, found in rows:
+            if isinstance(found, CommandExample):
+                kept.append(found)
+                continue
+            dropped.append(Dropped(found, os.fspath(path), line))
+            if strict:
+                raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
+    report = RowReport(tuple(os.fspath(file) for file in given), len(kept) + len(dropped), len(kept), tuple(dropped))
+    if not kept:
+        raise ValueError(f"no usable command in {', '.join(report.files)}; {report}")
+    return CommandRows(tuple(kept), report)
+
+
+def _read_folder(folder):
+    missing = [name for name in _FILES if not (folder / name).is_file()]
+    if missing:
+        parts = sorted(entry.name for entry in folder.iterdir() if (entry / _FILES[0]).is_file())
+        hint = f"; it has parts: {', '.join(parts)}. Name one of them" if parts else ""
+        raise FileNotFoundError(f"{folder} has no {', '.join(missing)}; expected {', '.join(_FILES)}{hint}.")
+    lines = [_lines(folder / name) for name in _FILES]
+    counts = [len(part) for part in lines]
+    if len(set(counts)) > 1:
+        named = ", ".join(f"{name} {count:,}" for name, count in zip(_FILES, counts, strict=True))
+        raise ValueError(f"{folder}: the files have different numbers of lines ({named}); expected a line a command.")
+    for number, (words, tags, intent) in enumerate(zip(*lines, strict=True), 1):
+        yield number, make_command(words.split(), tags.split(), intent, row=number)
+
+
+def _lines(path):
+    # Undecodable bytes stay as surrogates, which make_example names as invalid UTF-8.
+    text = path.read_text(encoding="utf-8", errors="surrogateescape").removeprefix("\ufeff")
+    return text.removesuffix("\n").split("\n")
+
+
+def _read_json(path, splitting):
+    if find_format(os.fspath(path)) not in ("jsonl", "json"):
+        raise ValueError(f"{path}: expected a folder with {', '.join(_FILES)}, or a .jsonl file.")
+    for record in read_records(os.fspath(path), format=find_format(os.fspath(path))):
+        cells = record.cells
+        if not isinstance(cells, dict):
+            yield record.line, record.problem or "not a JSON object"
+            continue
+        keys = [next((key for key in known if key in cells), None) for known in (_WORDS, _SLOTS, _INTENT)]
+        if None in keys:
+            yield record.line, "no key " + " or ".join(map(repr, (_WORDS, _SLOTS, _INTENT)[keys.index(None)]))
+            continue
+        yield record.line, make_command(*(cells[key] for key in keys), row=record.line, splitting=splitting)
+
+
+# === Commands ===
+
+
+def make_command(
+    text: Any, slots: Any, intent: Any, *, row: int = 0, splitting: str = "words"
+) -> "CommandExample | str":
+    """The example of words and tags, or of a text and its slots, with an intent; or the reason why there is none."""
+    intent = intent.strip() if isinstance(intent, str) else intent
+    if not isinstance(intent, str) or not intent:
+        return "missing intent"
+    if isinstance(text, list | tuple) and isinstance(slots, list | tuple) and not slots:
+        slots = ["O"] * len(text)  # words without slots, which is no mistake
+    found = make_example(text, slots, row=row, splitting=splitting)
+    if isinstance(found, str):
+        return found
+    return CommandExample(found.words, found.tags, found.row, found.widened, intent)
+
+
+def as_commands(x: Any, y: Any = None, *, splitting: str = "words") -> CommandRows:
+    """Commands from texts with intents and slots, from a path, or rows that are read already.
+
+    Args:
+        x: Texts or lists of words; the path of a folder or JSONL file; `CommandRows` or a list of `CommandExample`;
+            `Utterance` of the bundled data.
+        y: For each text its intent and slots: `("set_alarm", [(11, 14, "time")])`, or `("set_alarm", ["O", …])`.
+        splitting: How a text is cut into words.
+    """
+    if isinstance(x, str | os.PathLike):
+        return read_commands(x, splitting=splitting)
+    if isinstance(x, CommandRows):
+        return x
+    x = list(x)
+    if x and all(isinstance(item, CommandExample) for item in x):
+        return CommandRows(tuple(x), RowReport((), len(x), len(x)))
+    if y is None and x and all(hasattr(item, "intent") and hasattr(item, "slots") for item in x):
+        x, y = [item.text for item in x], [(item.intent, item.slots) for item in x]
+    if y is None or len(x) != len(y):
+        given = "no intents" if y is None else f"intents for {len(y):,}"
+        raise ValueError(f"There are {len(x):,} texts and {given}; expected (intent, slots) for each text.")
+    kept, dropped = [], []
+    for row, (text, answer) in enumerate(zip(x, y, strict=True), 1):
+        if not isinstance(answer, tuple | list) or len(answer) != 2:
+            raise TypeError(f"Text {row} ({str(text)[:40]!r}) has {answer!r}; expected (intent, slots).")
+        found = make_command(text, answer[1], answer[0], row=row, splitting=splitting)
+        if isinstance(found, CommandExample):
+            kept.append(found)
+        elif found == "empty text":
+            dropped.append(Dropped(found, "", row))
+        else:
+            raise ValueError(f"Text {row} ({str(text)[:40]!r}): {found}.")
+    if not kept:
+        raise ValueError(f"All {len(x):,} texts are empty; expected at least one with words.")
+    return CommandRows(tuple(kept), RowReport((), len(x), len(kept), tuple(dropped)))

@@ -1,0 +1,315 @@
+"""Commands → what is wanted and with what: an intent for the sentence and slots in it, by one model.
+
+`IntentSlots` takes a pretrained model, the intents and the kinds of slots. One encoder feeds both heads, as JointBERT
+does it: the pooled state of the sentence decides on the intent, each word's first piece on its tag, and the two losses
+are added. It is a task file like every other: the heads, the losses, the measure, and what an answer is.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import keras
+import numpy as np
+
+from keras_bert.checkpoint import load_labels
+from keras_bert.decoding import softmax
+from keras_bert.decoding.commands import Command
+from keras_bert.decoding.tags import OUTSIDE, split_tag
+from keras_bert.finetuning.best_weights import Score
+from keras_bert.model.heads import bert_model
+from keras_bert.tasks.base.class_labels import check_labels
+from keras_bert.tasks.base.task import Task, is_pair_of_xy
+from keras_bert.tasks.intent_slots.files import CommandRows, as_commands
+from keras_bert.tasks.intent_slots.metrics import CommandReport, command_numbers, command_report
+from keras_bert.tasks.tagging.codec import TagCodec
+from keras_bert.tasks.tagging.rows import TaggedData, arrange_words, find_splitting, read_entities
+from keras_bert.tasks.tagging.schemes import convert_tags, describe_broken, make_tags
+from keras_bert.tasks.tagging.task import check_tag_count
+from keras_bert.text.words import SPLITTINGS, locate_words
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_INTENT, _SLOTS = "class_logits", "token_logits"
+_METRICS = ("sentence_accuracy", "intent_accuracy", "slot_f1")
+
+
+@dataclass(frozen=True)
+class CommandData(TaggedData):
+    """Commands as the model trains on them.
+
+    Args:
+        intents: The intent of each command, as its data says.
+        true_tags: The tags of its words, as its data says, in the model's scheme; they may name what the model has no
+            class for, which then counts as wrong.
+        unknown: What the data names and the model does not know, in words.
+    """
+
+    intents: tuple[str, ...] = ()
+    true_tags: tuple[tuple[str, ...], ...] = ()
+    unknown: str | None = None
+
+    def first_rows(self, count: int) -> "Self":
+        """The first `count` commands."""
+        rows = super().first_rows(count)
+        return replace(rows, intents=self.intents[: rows.num_examples], true_tags=self.true_tags[: rows.num_examples])
+
+
+class IntentSlots(Task):
+    """BERT with an intent for the sentence and a tag for each word.
+
+    Args:
+        model: A model with `class_logits` and `token_logits`, from `bert_model(…, ("classification",
+            "token_classification"), num_classes={…})`.
+        tokenizer: Its tokenizer.
+        intents: The names of the intents, in the order of the logits.
+        tags: The tags of the slots, in the order of the logits: `O`, `B-time`, `I-time` …
+        scheme: The scheme of the tags: `"BIO"`, `"BIOES"` or `"IOB1"`. Data may be in any.
+        constrained: Whether answers keep to the scheme.
+        splitting: How raw texts are cut into words: `"words"`, `"characters"`, `"spaces"`, or `"auto"`.
+        kwargs: As for `Task`: `sequence_length`. Longer commands are cut, with a note.
+
+    Example:
+        ```python
+        rows = read_commands("snips/train")
+        model = IntentSlots.from_pretrained("all-MiniLM-L6-v2", intents=rows.intents, slots=rows.entity_kinds)
+        print(model.fit(rows, validation_data="snips/dev", learning_rate=1e-4, epochs=5))
+        print(model.predict("wake me at half past six"))  # set_alarm (99%): half past six (time, 98%)
+        model.save("assistant")
+        ```
+    """
+
+    name = "intent_slots"
+    default_metric = "sentence_accuracy"
+    token_outputs = (_SLOTS,)
+    trains_packed = True
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer,
+        *,
+        intents: Sequence[str],
+        tags: Sequence[str],
+        scheme: str = "BIO",
+        constrained: bool = True,
+        splitting: str = "auto",
+        **kwargs,
+    ):
+        super().__init__(model, tokenizer, **kwargs)
+        if self.long_texts != "cut":
+            raise ValueError("long_texts='windows': a command has one intent, so it is read in one piece; use 'cut'.")
+        if splitting not in ("auto", *SPLITTINGS):
+            known = ", ".join(map(repr, ("auto", *SPLITTINGS)))
+            raise ValueError(f"splitting={splitting!r}: expected one of {known}.")
+        if _INTENT not in model.output:
+            raise ValueError(f"The model gives {', '.join(model.output)}; expected {_INTENT} too, for the intent.")
+        self._intents, self._codec = check_labels(intents, "single_label"), TagCodec(tags, scheme, constrained)
+        self.splitting = splitting
+        check_tag_count(model, self._codec.tags)
+        classes = model.output[_INTENT].shape[-1]
+        if classes != len(self._intents):
+            raise ValueError(f"The model has {classes} intents, and there are {len(self._intents)} names: {intents}.")
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory_or_name: str | os.PathLike,
+        *,
+        intents: Sequence[str],
+        slots: Sequence[str],
+        scheme: str = "BIO",
+        pooling: str | None = None,
+        seed: int = 0,
+        **kwargs,
+    ) -> "IntentSlots":
+        """A model of commands on pretrained weights.
+
+        Args:
+            directory_or_name: A model directory, or a name.
+            intents: The names of the intents; `read_commands(path).intents` lists those of a file.
+            slots: The kinds of slots, or their tags; `read_commands(path).entity_kinds` lists those of a file.
+            scheme: The scheme of the model's tags. Data may be in any.
+            pooling: What the intent is read from: `"cls"` or `"mean"`, as for `TextClassifier`; `None` suits the model.
+            seed: Of the new heads.
+            kwargs: `constrained`, `splitting`, `sequence_length`.
+        """
+        intents, tags = check_labels(intents, "single_label"), make_tags(slots, scheme)
+        encoder, tokenizer = cls._load_parts(directory_or_name, seed, pooling=pooling)
+        model = _build(encoder, len(intents), len(tags), seed=seed)
+        return cls(model, tokenizer, intents=intents, tags=tags, scheme=scheme, fresh_heads=True, **kwargs)
+
+    @property
+    def labels(self) -> list[str]:
+        """The intents, in the order of the logits."""
+        return list(self._intents)
+
+    @property
+    def slot_kinds(self) -> list[str]:
+        """The kinds of slots."""
+        return self._codec.kinds
+
+    # === Training ===
+
+    def fit(self, x, y=None, *, validation_data=None, **options):
+        """Fine-tune on commands with their intents and slots. Beside what is said here, as `Task.fit`.
+
+        Args:
+            x: The path of a folder (`seq.in`, `seq.out`, `label`) or JSONL file; `CommandRows` from `read_commands`;
+                utterances of `load_assistant`; texts or lists of words.
+            y: For texts: `(intent, slots)` each, the slots as `(start, end, label)` or as tags of the words.
+            validation_data: The same, as `(x, y)` or as one value.
+            options: `recipe`, `metric` (`"sentence_accuracy"`, `"intent_accuracy"` or `"slot_f1"`), `directory`,
+                `verbose`, and changes of the recipe, e.g. `learning_rate=1e-4, epochs=5`.
+        """
+        rows = self._read(x, y)
+        if self.splitting == "auto":
+            self.splitting = find_splitting(rows.words)
+        if validation_data is not None:
+            check = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
+            validation_data = self._read(*check)
+        return super().fit(rows, validation_data=validation_data, **options)
+
+    # === Answers ===
+
+    def predict(self, texts, *, threshold: float = 0.0, batch_size: int = 64) -> Any:
+        """What commands mean.
+
+        Args:
+            texts: Strings, or lists of words. One string gives one answer.
+            threshold: The least probability of a slot that is given.
+            batch_size: Texts at a time.
+
+        Returns:
+            For each text a `Command`: the intent with its probability, and the slots with their places in the text.
+        """
+        if isinstance(texts, str):
+            return self.predict([texts], threshold=threshold, batch_size=batch_size)[0]
+        splitting = "words" if self.splitting == "auto" else self.splitting
+        located = [locate_words(text, splitting) for text in texts]
+        if not located:
+            return []
+        data = self._arrange([[word for word, _, _ in words] for _, words in located])
+        for note in data.notes:
+            warnings.warn(note, stacklevel=2)
+        outputs, codec = self._outputs(data.tokenized, batch_size=batch_size), self._codec
+        logits = outputs[_SLOTS][data.places]
+        found = read_entities(located, data, logits, codec.tags, codec.scores(), threshold=threshold)
+        return [
+            Command(self._intents[row.argmax()], float(row.max()), tuple(slots))
+            for row, slots in zip(softmax(outputs[_INTENT]), found, strict=True)
+        ]
+
+    def evaluate(self, x, y=None) -> CommandReport:
+        """Intent accuracy, slot F1 and whole-sentence accuracy, on data in any form that `fit` takes."""
+        data = self._prepare(x, y)
+        found = self._decode(self._outputs(data.tokenized), data)
+        return command_report(data.intents, data.true_tags, *found, notes=data.notes)
+
+    # === What a task adds ===
+
+    def _build(self, encoder, *, classifier_dropout, seed):
+        count = len(self._intents), len(self._codec.tags)
+        return _build(encoder, *count, classifier_dropout=classifier_dropout, seed=seed)
+
+    def _loss(self):
+        def loss():
+            return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
+
+        return {_INTENT: loss(), _SLOTS: loss()}
+
+    def _read(self, x, y) -> CommandRows:
+        return as_commands(x, y, splitting="words" if self.splitting == "auto" else self.splitting)
+
+    def _arrange(self, sentences) -> TaggedData:
+        return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts="cut")
+
+    def _prepare(self, x, y, *, class_weight=None, **columns):
+        if class_weight is not None or columns:
+            raise ValueError("class_weight and columns are for labelled texts; commands have neither. Leave them out.")
+        rows = self._read(x, y)
+        data, unknown = self._arrange(rows.words), self._find_unknown(rows)
+        places = {name: index for index, name in enumerate(self._intents)}
+        intents = np.array([places.get(example.intent, 0) for example in rows], np.int32)
+        tags = np.concatenate([self._codec.encode(self._known(example)) for example in rows])
+        labels = {_INTENT: intents, _SLOTS: data.token_labels(self._codec.without_gaps(tags, data))}
+        broken = describe_broken(rows.tags, [example.row for example in rows])
+        notes = (*rows.notes, *broken, *data.notes, *((f"{unknown}: counted as wrong",) if unknown else ()))
+        return CommandData(
+            **{**vars(data), "labels": labels, "tags": tags, "notes": notes},
+            intents=tuple(example.intent for example in rows),
+            true_tags=tuple(tuple(convert_tags(example.tags, self._codec.scheme)) for example in rows),
+            unknown=unknown,
+        )
+
+    def _find_unknown(self, rows):
+        """Intents and slots that the model has no class for, in words; test sets have them now and then."""
+        unseen = {
+            "intents": [name for name in rows.intents if name not in self._intents],
+            "slots": [name for name in rows.entity_kinds if name not in self._codec.kinds],
+        }
+        named = [f"{kind} {', '.join(map(repr, names[:5]))}" for kind, names in unseen.items() if names]
+        return f"the data has unknown {' and '.join(named)}" if named else None
+
+    def _known(self, example):
+        kinds = {*self._codec.kinds, ""}
+        tags = [tag if split_tag(tag)[1] in kinds else OUTSIDE for tag in example.tags]
+        return replace(example, tags=tuple(tags))
+
+    def _check_training(self, data):
+        super()._check_training(data)
+        if data.unknown:
+            raise ValueError(
+                f"In training, {data.unknown}; the intents are {', '.join(map(repr, self._intents[:10]))}, the slots "
+                f"{', '.join(map(repr, self.slot_kinds[:10]))}. Pass all of the data's to from_pretrained."
+            )
+        if len(set(data.intents)) < 2:
+            raise ValueError(
+                f"All {len(data.intents):,} commands have the intent {data.intents[0]!r}; expected at least two. For "
+                "slots alone use EntityTagger."
+            )
+
+    def _decode(self, outputs, data):
+        """The intents and the tags of all commands."""
+        intents = [self._intents[index] for index in outputs[_INTENT].argmax(axis=-1)]
+        return intents, self._codec.decode(outputs[_SLOTS][data.places], data, self._codec.scores())
+
+    def _score(self, outputs, data, metric):
+        if metric not in _METRICS:
+            raise ValueError(f"metric={metric!r} is unknown for commands; choose one of {', '.join(_METRICS)}.")
+        intents, tags = self._decode(outputs, data)
+        numbers = command_numbers(data.intents, data.true_tags, intents, tags)
+        degenerate = len(set(intents)) == 1 and len(set(data.intents)) > 1
+        details = {"val_loss": self._mean_loss(outputs, data)}
+        details |= {f"val_{name}": getattr(numbers, name) for name in _METRICS if name != metric}
+        return Score(getattr(numbers, metric), degenerate, details)
+
+    @staticmethod
+    def _mean_loss(outputs, data):
+        """The sum of both losses, each a mean: over commands, and over words."""
+        total = 0.0
+        for name in (_INTENT, _SLOTS):
+            labels = data.labels[name] if name == _INTENT else data.labels[name].values
+            chances = softmax(np.asarray(outputs[name][labels >= 0], np.float64))
+            chosen = chances[np.arange(len(chances)), labels[labels >= 0]]
+            total += float(-np.mean(np.log(np.maximum(chosen, 1e-30)))) if len(chosen) else 0.0
+        return total
+
+    def _settings(self):
+        codec = self._codec
+        tags = {"tags": list(codec.tags), "scheme": codec.scheme, "constrained": codec.constrained}
+        return {**tags, "splitting": self.splitting}
+
+    @classmethod
+    def _from_settings(cls, settings, directory):
+        return {**settings, "intents": load_labels(directory)}
+
+
+def _build(encoder, intents, tags, *, classifier_dropout=None, seed=None):
+    heads = {"classification": intents, "token_classification": tags}
+    return bert_model(
+        None, tuple(heads), num_classes=heads, classifier_dropout=classifier_dropout, encoder=encoder, seed=seed
+    )

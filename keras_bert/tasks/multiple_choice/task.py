@@ -1,0 +1,221 @@
+"""A context and choices → which of them it is: endings of a story, answers of a test (SWAG, RACE, ARC).
+
+`MultipleChoice` reads `[CLS] context [SEP] choice [SEP]` for each choice and gives it one number; the choices of a
+question are compared by softmax, while training too. The model is that of transformers' BertForMultipleChoice. It is a
+task file like every other: the head, the loss, the measure, and what an answer is.
+"""
+
+import os
+import warnings
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.checkpoint import load_model
+from keras_bert.checkpoint.files import read_json, write_json
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.checkpoint.loading import open_checkpoint
+from keras_bert.decoding.choices import Choice, rank_choices
+from keras_bert.evaluation.ranking import ChoiceReport, choice_report
+from keras_bert.finetuning.best_weights import Score
+from keras_bert.model.grouped_model import grouped_model
+from keras_bert.model.heads import bert_model
+from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.multiple_choice.files import ChoiceRows, as_choices, is_question
+from keras_bert.text.tokenized_texts import tokenize_texts
+
+_OUTPUT, _CHOICES = "class_logits", "choice_logits"
+_ARCHITECTURE = "BertForMultipleChoice"
+_ABSENT = -1e9
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class ChoiceLoss(keras.losses.Loss):
+    """Cross-entropy over the choices of a question.
+
+    Takes targets `[B, 2]` (the place of the right choice, and how many choices there are) and logits `[B, G, 1]`. The
+    number is in the targets because a loss sees no other input, and a question may have fewer choices than others.
+
+    Example:
+        >>> round(float(ChoiceLoss()(np.array([[0, 2]]), np.zeros((1, 4, 1)))), 4)  # two choices, both alike: log 2
+        0.6931
+    """
+
+    def __init__(self, reduction="mean_with_sample_weight", name="choice_loss", **kwargs):
+        super().__init__(reduction=reduction, name=name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        targets = ops.cast(y_true, "int32")
+        there = ops.arange(y_pred.shape[1], dtype="int32")[None] < targets[:, 1:]  # [B, G]
+        scores = ops.where(there, y_pred[:, :, 0], _ABSENT)
+        return ops.sparse_categorical_crossentropy(targets[:, 0], scores, from_logits=True)
+
+
+class MultipleChoice(Task):
+    """BERT that chooses.
+
+    Args:
+        model: A model with one `class_logits`, from `bert_model(…, "classification", num_classes=1)`.
+        tokenizer: Its tokenizer.
+        sequence_length: The most tokens of a context with a choice; of longer ones the context is cut, never a choice.
+        fresh_heads: As for `Task`.
+
+    Example:
+        ```python
+        chooser = MultipleChoice.from_pretrained("all-MiniLM-L6-v2")
+        print(chooser.fit("swag/train.csv", validation_data="swag/val.csv"))
+        chooser.predict("She opens the umbrella.", ["It stops the rain.", "It sings."])[0]  # Choice('It stops…', 0, …)
+        chooser.save("endings")
+        ```
+    """
+
+    name = "multiple_choice"
+    default_metric = "accuracy"
+    trains_groups = True
+
+    def __init__(self, model: keras.Model, tokenizer, *, sequence_length: int | None = None, fresh_heads: bool = False):
+        super().__init__(model, tokenizer, sequence_length=sequence_length, fresh_heads=fresh_heads)
+        classes = model.output[_OUTPUT].shape[-1] if _OUTPUT in model.output else None
+        if classes != 1:
+            found = f"{classes} class_logits" if classes else ", ".join(model.output)
+            raise ValueError(f"The model gives {found}; expected one number: bert_model(…, num_classes=1).")
+
+    @classmethod
+    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs) -> "MultipleChoice":
+        """A chooser on pretrained weights; of a BertForMultipleChoice with its trained head.
+
+        Args:
+            directory_or_name: A model directory, or a name.
+            seed: Of a new head.
+            kwargs: `sequence_length`.
+        """
+        directory = find_directory(directory_or_name)
+        if open_checkpoint(directory).settings.architecture == _ARCHITECTURE:
+            model, tokenizer = load_model(directory, seed=seed)
+            if tokenizer is None:
+                raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's own.")
+            return cls(model, tokenizer, **kwargs)
+        encoder, tokenizer = cls._load_parts(directory, seed)
+        model = bert_model(None, "classification", num_classes=1, encoder=encoder, seed=seed)
+        return cls(model, tokenizer, fresh_heads=True, **kwargs)
+
+    # === Answers ===
+
+    def predict(self, context, choices=None, *, batch_size: int = 64) -> list:
+        """The choices with their probabilities, the likeliest first.
+
+        Args:
+            context: A text; or a list of `(context, [choice, …])`, which gives a list of answers.
+            choices: The choices for one context; their number is free.
+            batch_size: Choices at a time.
+
+        Returns:
+            For each context a list of `Choice(text, index, probability)`.
+        """
+        if isinstance(context, str):
+            if choices is None or isinstance(choices, str):
+                raise TypeError("There are no choices; expected predict(context, [choice, …]), or a list of such.")
+            return self.predict([(context, list(choices))], batch_size=batch_size)[0]
+        if choices is not None:
+            raise TypeError("Several contexts bring their choices along: predict([(context, [choice, …]), …]).")
+        if is_question(context):
+            return self.predict([context], batch_size=batch_size)[0]
+        context = list(context)
+        if not context:
+            return []
+        rows = as_choices(context)
+        tokenized, notes = self._read(
+            [(question.context, choice) for question in rows for choice in question.choices], rows
+        )
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        scores = self._outputs(tokenized, batch_size=batch_size)[_OUTPUT][:, 0]
+        parts = np.split(scores, np.cumsum([len(question.choices) for question in rows])[:-1])
+        ranked: list[list[Choice]] = [
+            rank_choices(part, question.choices) for part, question in zip(parts, rows, strict=True)
+        ]
+        return ranked
+
+    def evaluate(self, x, y=None, *, columns: dict | None = None) -> ChoiceReport:
+        """Measure on questions with right choices, in any form that `fit` takes."""
+        data = self._prepare(x, y, **(columns or {}))
+        return self._report(self._outputs(data.tokenized), data)
+
+    # === What a task adds ===
+
+    def _build(self, encoder, *, classifier_dropout, seed):
+        options = {"num_classes": 1, "classifier_dropout": classifier_dropout, "encoder": encoder, "seed": seed}
+        return bert_model(None, "classification", **options)
+
+    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
+        model = self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+        return grouped_model(model, _OUTPUT, self.texts_per_example, name=_CHOICES)
+
+    def _loss(self):
+        return {_CHOICES: ChoiceLoss()}
+
+    def _prepare(self, x, y, *, class_weight=None, **columns):
+        if class_weight is not None:
+            raise ValueError("class_weight is for classes; choices have none. Leave it out.")
+        rows = as_choices(x, y, **columns)
+        unknown = [question.row for question in rows if question.label is None]
+        if unknown:
+            raise ValueError(f"Question {unknown[0]} has no right choice; expected one for every question.")
+        most = max(len(question.choices) for question in rows)
+        # What fills up a question with fewer choices is an empty text, which the loss does not look at.
+        pairs = [
+            pair
+            for question in rows
+            for pair in [(question.context, choice) for choice in question.choices]
+            + [("", "")] * (most - len(question.choices))
+        ]
+        tokenized, notes = self._read(pairs, rows)
+        if rows.report.dropped:
+            notes = (str(rows.report), *notes)
+        labels = np.array([(question.label, len(question.choices)) for question in rows], np.int32)
+        owners = np.repeat(np.arange(len(rows)), most)
+        return PreparedData(tokenized, labels, None, owners, notes, texts_per_example=most)
+
+    def _read(self, pairs, rows: ChoiceRows):
+        tokenized = tokenize_texts(self.tokenizer, *map(list, zip(*pairs, strict=True)))
+        lengths, room = np.diff(np.asarray(tokenized.second_splits)), self.sequence_length - 3
+        if lengths.max() > room:
+            raise ValueError(
+                f"The choice {pairs[lengths.argmax()][1][:40]!r} has {lengths.max()} tokens, which is never cut; "
+                f"sequence_length={self.sequence_length} has room for {room}: use a larger one, or a shorter choice."
+            )
+        tokenized, cut = tokenized.trimmed_first(self.sequence_length)
+        count = sum(len(question.choices) for question in rows)
+        note = f"of {cut:,} of {count:,} choices the context was cut, to {self.sequence_length} tokens together"
+        return tokenized, (note,) if cut else ()
+
+    def _scores(self, outputs, data):
+        """The numbers of each question's choices."""
+        groups = outputs[_OUTPUT].reshape(-1, data.texts_per_example)
+        return [row[:count] for row, count in zip(groups, data.labels[:, 1], strict=True)]
+
+    def _report(self, outputs, data) -> ChoiceReport:
+        return choice_report(self._scores(outputs, data), data.labels[:, 0], notes=data.notes)
+
+    def _score(self, outputs, data, metric):
+        if metric != "accuracy":
+            raise ValueError(f"metric={metric!r}: choices are measured by accuracy.")
+        report = self._report(outputs, data)
+        degenerate = all(np.ptp(row) < 1e-4 for row in self._scores(outputs, data))
+        return Score(report.accuracy, degenerate, {"val_loss": report.loss})
+
+    # === Directories ===
+
+    def _add_files(self, directory):
+        # transformers opens it as BertForMultipleChoice by this name.
+        path = directory / "config.json"
+        write_json(path, {**read_json(path), "architectures": [_ARCHITECTURE]})
+
+    def _settings(self):
+        return {}
+
+    @classmethod
+    def _from_settings(cls, settings, directory):
+        return {name: value for name, value in settings.items() if name != "long_texts"}  # contexts are always cut

@@ -1,0 +1,320 @@
+"""A question and a text → the part of the text that answers it (SQuAD 1.1 and 2.0).
+
+`QuestionAnswerer` reads `[CLS] question [SEP] context [SEP]` and gives two numbers for each token: how well an answer
+begins there, and how well it ends there. A context that is too long for one row is read in overlapping windows. It is a
+task file like every other: the head, the loss, the measure, and what an answer is.
+"""
+
+import os
+import warnings
+from dataclasses import replace
+
+import keras
+import numpy as np
+from keras import ops
+
+from keras_bert.batching.length_buckets import bucket_boundaries, length_sorted_batches, restore_order
+from keras_bert.checkpoint import load_model
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.checkpoint.loading import open_checkpoint
+from keras_bert.decoding.spans import Candidates, find_answers
+from keras_bert.finetuning.best_weights import Score
+from keras_bert.model.encoder import MASK_BIAS, encoder_config
+from keras_bert.model.heads import bert_model
+from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.question_answering.files import as_pairs, as_questions
+from keras_bert.tasks.question_answering.metrics import AnswerReport, answer_report
+from keras_bert.tasks.question_answering.questions import Question
+from keras_bert.tasks.question_answering.rows import PreparedQuestions, prepare_questions
+
+_OUTPUT = "span_logits"
+_METRICS = ("f1", "exact_match")
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class SpanLoss(keras.losses.Loss):
+    """Cross-entropy of the first and of the last token, the mean of both; over [CLS] and the context alone.
+
+    Takes targets `[B, 4]` (first and last place of the answer, begin and end of the context) and logits `[B, T, 2]`.
+    The context's place is in the targets because a loss sees no other input, and question and padding can be no answer.
+
+    Example:
+        >>> loss = SpanLoss()
+        >>> float(loss(np.array([[3, 3, 3, 5]]), np.zeros((1, 8, 2))))  # three places are left, all alike: log 3
+        1.0986123085021973
+    """
+
+    def __init__(self, reduction="mean_with_sample_weight", name="span_loss", **kwargs):
+        super().__init__(reduction=reduction, name=name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        y_true = ops.cast(y_true, "int32")
+        places = ops.arange(ops.shape(y_pred)[1], dtype="int32")[None]  # [1, T]
+        can_be = (places == 0) | ((places >= y_true[:, 2:3]) & (places < y_true[:, 3:4]))  # [B, T]
+        logits = y_pred + ops.where(can_be, 0.0, MASK_BIAS)[..., None]
+        both = ops.sparse_categorical_crossentropy(y_true[:, :2], ops.transpose(logits, (0, 2, 1)), from_logits=True)
+        return ops.mean(both, axis=-1)
+
+
+class QuestionAnswerer(Task):
+    """BERT that finds the answer to a question in a text.
+
+    Args:
+        model: A model with `span_logits`, from `bert_model(…, "question_answering")`.
+        tokenizer: Its tokenizer.
+        sequence_length: The most tokens of a row; `None` is 384, or what the model has.
+        stride: How many tokens further the next window of a long context begins; `None` is 128, or half a window.
+        max_question_length: Longer questions are cut; `None` is 64 tokens, or half a row.
+        max_answer_length: The most tokens of an answer.
+        unanswerable: Whether a context may have no answer (SQuAD 2.0).
+        no_answer_threshold: With `unanswerable`: how much better "no answer" must be than the best answer to be given.
+            `fit` finds it on validation data.
+        fresh_heads: As for `Task`.
+
+    Example:
+        ```python
+        answerer = QuestionAnswerer.from_pretrained("all-MiniLM-L6-v2")
+        print(answerer.fit("train-v1.1.json", validation_data="dev-v1.1.json", learning_rate=1e-4, epochs=2))
+        print(answerer.predict("Where does the train go?", "The train to Malmö leaves at nine."))  # Malmö (97%)
+        answerer.save("answers")
+        ```
+    """
+
+    name = "question_answering"
+    default_metric = "f1"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer,
+        *,
+        sequence_length: int | None = None,
+        stride: int | None = None,
+        max_question_length: int | None = None,
+        max_answer_length: int = 30,
+        unanswerable: bool = False,
+        no_answer_threshold: float = 0.0,
+        fresh_heads: bool = False,
+    ):
+        length = min(encoder_config(model).max_sequence_length, 384) if sequence_length is None else sequence_length
+        super().__init__(model, tokenizer, sequence_length=length, long_texts="windows", fresh_heads=fresh_heads)
+        if _OUTPUT not in model.output:
+            raise ValueError(f"The model gives {', '.join(model.output)}; expected {_OUTPUT}: see bert_model.")
+        room = length - 3  # beside [CLS] and two [SEP]
+        question = min(64, room // 2) if max_question_length is None else max_question_length
+        if not 1 <= question < room:
+            raise ValueError(
+                f"max_question_length={question}: of {length} tokens, 3 are special and the context needs at least 1; "
+                f"expected 1 to {room - 1}. Take a larger sequence_length, or shorter questions."
+            )
+        self.max_question_length = question
+        self.stride = max(1, min(128, (room - question) // 2)) if stride is None else stride
+        self.max_answer_length = max_answer_length
+        if self.stride < 1 or max_answer_length < 1:
+            raise ValueError(f"stride={stride}, max_answer_length={max_answer_length}: expected at least 1 token each.")
+        self.unanswerable, self.no_answer_threshold = unanswerable, float(no_answer_threshold)
+
+    @classmethod
+    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs) -> "QuestionAnswerer":
+        """An answerer on pretrained weights; where the checkpoint has a trained head for answers, with that head.
+
+        Args:
+            directory_or_name: A model directory, or a name.
+            seed: Of a new head.
+            kwargs: As for the class: `sequence_length`, `stride`, `max_question_length`, `max_answer_length`,
+                `unanswerable`, `no_answer_threshold`.
+        """
+        directory = find_directory(directory_or_name)
+        if open_checkpoint(directory).has("span_classifier"):
+            model, tokenizer = load_model(directory, seed=seed)
+            if tokenizer is None:
+                raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's own.")
+            model = keras.Model(model.input, {_OUTPUT: model.output[_OUTPUT]}, name=model.name)
+            return cls(model, tokenizer, **kwargs)
+        encoder, tokenizer = cls._load_parts(directory, seed)
+        model = bert_model(None, "question_answering", encoder=encoder, seed=seed)
+        return cls(model, tokenizer, fresh_heads=True, **kwargs)
+
+    # === Answers ===
+
+    def predict(self, question, context: str | None = None, *, n_best: int | None = None, batch_size: int = 64):
+        """The answer to a question, as an exact part of its context.
+
+        Args:
+            question: A question; or a list of `(question, context)`, which gives a list of answers.
+            context: The text that answers it.
+            n_best: How many answers to give for each question, the best first; `None` gives the best one alone.
+            batch_size: Windows at a time.
+
+        Returns:
+            An `Answer`, or with `n_best` a list of them. With `unanswerable`, an empty one means no answer.
+
+        Example:
+            ```python
+            answerer.predict("Where?", "It is in Rome.").text  # "Rome"
+            answerer.predict([("Where?", "It is in Rome."), ("Who?", "It is Anna.")], n_best=3)
+            ```
+        """
+        pairs, is_one = as_pairs(question, context)
+        if not pairs:
+            return []
+        data = self._read([Question(*pair) for pair in pairs])
+        for note in data.notes:
+            warnings.warn(note, stacklevel=2)
+        found = self._candidates(
+            self._outputs(data.tokenized, batch_size=batch_size), data, 1 if n_best is None else n_best
+        )
+        threshold = self.no_answer_threshold if self.unanswerable else None
+        answers = [candidates.best(threshold, n_best) for candidates in found]
+        return answers[0] if is_one else answers
+
+    def evaluate(self, x, y=None) -> AnswerReport:
+        """Exact match and F1, as SQuAD has them, on questions with right answers in any form that `fit` takes."""
+        data = self._prepare(x, y)
+        return self._report(self._outputs(data.tokenized), data)
+
+    def choose_threshold(self, x, y=None, *, metric: str = "f1") -> float:
+        """Find the no-answer threshold that is best on labelled questions, keep it, and return it.
+
+        `fit` with validation data does this by itself; after `compile` it is left to you.
+        """
+        _check_metric(metric)
+        data = self._prepare(x, y)
+        found = getattr(self._report(self._outputs(data.tokenized), data), f"best_{metric}_threshold")
+        if found is None:
+            raise ValueError(
+                "A threshold needs unanswerable=True, and questions with and without answers (SQuAD 2.0); "
+                f"here unanswerable={self.unanswerable} and {sum(map(bool, data.gold)):,} of {len(data.gold):,} "
+                "questions have answers."
+            )
+        self.no_answer_threshold = found
+        return found
+
+    # === What a task adds ===
+
+    def _build(self, encoder, *, classifier_dropout, seed):
+        return bert_model(None, "question_answering", encoder=encoder, seed=seed)
+
+    def _loss(self):
+        return {_OUTPUT: SpanLoss()}
+
+    def _prepare(self, x, y, *, class_weight=None, **columns):
+        if class_weight is not None or columns:
+            raise ValueError("class_weight and columns are for labelled texts; questions have neither. Leave them out.")
+        questions = as_questions(x, y)
+        if not len(questions):
+            raise ValueError("There are no questions; expected at least one, with its context and answers.")
+        data = self._read(questions)
+        return replace(data, notes=(str(questions.report), *data.notes)) if questions.report.dropped else data
+
+    def _read(self, questions) -> PreparedQuestions:
+        return prepare_questions(
+            self.tokenizer,
+            questions,
+            sequence_length=self.sequence_length,
+            stride=self.stride,
+            max_question_length=self.max_question_length,
+            max_answer_length=self.max_answer_length,
+        )
+
+    def _check_training(self, data):
+        super()._check_training(data)
+        empty = sum(not texts for texts in data.gold)
+        if empty and not self.unanswerable:
+            raise ValueError(
+                f"{empty:,} of {len(data.gold):,} questions have no answer in their context, as in SQuAD 2.0; pass "
+                "unanswerable=True to from_pretrained, or leave these questions out."
+            )
+        if data.weights is not None and not data.weights.any():
+            raise ValueError("No answer is whole in any window; take a larger sequence_length or a smaller stride.")
+
+    def _outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
+        """The logits of all rows, `[rows, T, 2]`; T is that of the longest, and what lies behind a row says no."""
+        forward = self._forward(self.model if model is None else model)
+        widths = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
+        batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=widths)
+        logits = np.full((len(order), widths[-1], 2), MASK_BIAS, np.float32)
+        done = 0
+        for inputs in batches:
+            part = forward(inputs)[_OUTPUT].numpy()
+            logits[done : done + len(part), : part.shape[1]] = part
+            done += len(part)
+        return {_OUTPUT: restore_order(logits, order)}
+
+    def _candidates(self, outputs, data, n_best=1) -> list[Candidates]:
+        """The best answers to each question, from the logits of its windows."""
+        ends = np.cumsum([len(passage.windows) for passage in data.passages])
+        parts = np.split(outputs[_OUTPUT], ends[:-1])
+        options = {"n_best": n_best, "max_answer_length": self.max_answer_length}
+        return [find_answers(logits, passage, **options) for logits, passage in zip(parts, data.passages, strict=True)]
+
+    def _report(self, outputs, data, found: list[Candidates] | None = None) -> AnswerReport:
+        found = self._candidates(outputs, data) if found is None else found
+        return answer_report(
+            [candidates.ranked(None)[0].text for candidates in found],
+            data.gold,
+            margins=[candidates.margin for candidates in found] if self.unanswerable else None,
+            threshold=self.no_answer_threshold if self.unanswerable else None,
+            notes=data.notes,
+        )
+
+    def _score(self, outputs, data, metric):
+        _check_metric(metric)
+        found = self._candidates(outputs, data)
+        report = self._report(outputs, data, found)
+        details = {"val_loss": float(self._loss()[_OUTPUT](data.labels, outputs[_OUTPUT]))}
+        value, best = getattr(report, metric), getattr(report, f"best_{metric}")
+        if best is not None:  # the threshold is chosen with the weights
+            value, details["no_answer_threshold"] = best, getattr(report, f"best_{metric}_threshold")
+        threshold = details.get("no_answer_threshold", report.threshold)
+        answers = [candidates.ranked(threshold)[0] for candidates in found]
+        return Score(float(value), _are_alike(answers, data), details)
+
+    def _fit_recipe(self, train, check, recipe, metric, *args):
+        _check_metric(metric)
+        report = super()._fit_recipe(train, check, recipe, metric, *args)
+        measured = [row for row in report.history if "no_answer_threshold" in row]
+        if check is not None and measured:
+            best = next(row for row in measured if row["epoch"] == report.best.best_epoch)  # whose weights are kept
+            self.no_answer_threshold = float(best["no_answer_threshold"])
+            if len(report.averaged) > 1:  # the history is that of one run, and the mean of several has its own
+                final = self._report(self._outputs(check.tokenized), check)
+                self.no_answer_threshold = float(getattr(final, f"best_{metric}_threshold"))
+        return report
+
+    def _settings(self):
+        names = ("stride", "max_question_length", "max_answer_length", "unanswerable", "no_answer_threshold")
+        return {name: getattr(self, name) for name in names}
+
+    @classmethod
+    def _from_settings(cls, settings, directory):
+        return {name: value for name, value in settings.items() if name != "long_texts"}  # always windows
+
+
+def _are_alike(answers, data):
+    """Whether all questions get no answer, or the same place of row or context, while the right places differ."""
+    found = np.array([_tokens_of(answer, passage) for answer, passage in zip(answers, data.passages, strict=True)])
+    begins = np.concatenate([passage.windows[:, :1] for passage in data.passages])
+    right = np.where(data.labels[:, :1] > 0, data.labels[:, :2] - data.labels[:, 2:3] + begins, -1)
+    # Of a question's windows those that have its answer whole agree on the place, and the others say −1.
+    right = np.maximum.reduceat(right, np.unique(data.owners, return_index=True)[1])
+    before = np.array([[passage.first] for passage in data.passages])  # tokens of the row
+    in_rows = (np.where(places < 0, -1, places + before) for places in (found, right))
+    return any(_is_constant(ours) and not _is_constant(theirs) for ours, theirs in ((found, right), tuple(in_rows)))
+
+
+def _tokens_of(answer, passage):
+    """The first and the last token of an answer, counted in its context; −1 where there is none."""
+    if not answer:
+        return -1, -1
+    first, behind = np.searchsorted(passage.starts, [answer.start, answer.end])
+    return first, behind - 1
+
+
+def _is_constant(places):
+    return bool((places == places[:1]).all())
+
+
+def _check_metric(metric):
+    if metric not in _METRICS:
+        raise ValueError(f"metric={metric!r} is unknown for answers; choose one of {', '.join(_METRICS)}.")

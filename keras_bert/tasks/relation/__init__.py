@@ -1,0 +1,1 @@
+"""Texts with two marked entities to the relation between them."""

@@ -1,0 +1,312 @@
+"""SemEval's and TACRED's files, tables and lists → `RelationRows`: marked texts with relations, and what was dropped.
+
+Takes paths, or texts and labels as they are handed to `fit`; gives a sequence of `RelationExample` with `.report`. A
+room beside `data/labelled_texts.py`, because a text here has two places in it, which may be wrong in ways of their own.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any
+
+from keras_bert.data.examples import Dropped, RowReport
+from keras_bert.data.tables import Record, find_format, read_records
+from keras_bert.tasks.relation.marked_text import MarkedText, as_marked, is_marked_form, make_marked, parse_tags
+
+Column = str | int
+
+_NUMBERED = re.compile(r"\s*(\d+)\s+(.*\S)\s*")
+_QUOTED = re.compile('"(.*)"')
+_TACRED_ENDS = ("subj_start", "subj_end", "obj_start", "obj_end")
+# TACRED writes brackets as treebanks do, and no model has seen them so.
+_BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
+
+# === Values ===
+
+
+@dataclass(frozen=True)
+class RelationExample:
+    """A marked text and the relation between its entities."""
+
+    text: MarkedText
+    label: str | None = None
+    row: int = 0  # the line in its file, from 1
+
+
+@dataclass(frozen=True)
+class RelationRows(Sequence):
+    """Examples in order. A slice is a tuple of examples.
+
+    Example:
+        >>> rows = as_relation_rows(["A <e1>lid</e1> of a <e2>jar</e2>."], ["Component-Whole(e1,e2)"])
+        >>> rows[0].text.entities, rows.label_names
+        (('lid', 'jar'), ['Component-Whole(e1,e2)'])
+    """
+
+    examples: tuple[RelationExample, ...]
+    report: RowReport
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, index):
+        return self.examples[index]
+
+    @property
+    def texts(self) -> list[MarkedText]:
+        """The text of every row: what `predict` takes."""
+        return [example.text for example in self.examples]
+
+    @property
+    def labels(self) -> list[str | None]:
+        """The label of every row; None where there is none."""
+        return [example.label for example in self.examples]
+
+    @property
+    def label_names(self) -> list[str]:
+        """The relations that occur, sorted: what `RelationClassifier.from_pretrained(labels=…)` takes."""
+        return sorted({label for label in self.labels if label is not None})
+
+
+# === Files ===
+
+
+def read_relations(
+    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    *,
+    text: Column = "text",
+    label: Column | None = "label",
+    first: Column = "first",
+    second: Column = "second",
+    keys: str | os.PathLike | None = None,
+    format: str | None = None,
+    allowed_labels: Collection[str] | None = None,
+    strict: bool = False,
+) -> RelationRows:
+    """Reads marked texts with relations, and reports every row that cannot be used.
+
+    SemEval-2010's files have a number and a quoted text, in the next line the relation and in another a comment;
+    without relations these may come from a file of keys. TSV, CSV and JSONL have a row a text: the text with `<e1>` and
+    `<e2>` around the entities, or a plain text and two more columns with the places, `4 9` (in JSON `[4, 9]`). TACRED's
+    JSON has words (`token`), the first and the last of both entities (`subj_start`, `subj_end`, `obj_start`, `obj_end`)
+    and a `relation`: the subject is the first entity, and spaces stand between the words.
+
+    Args:
+        path_or_paths: One file or several: SemEval's `.txt`, `.tsv`, `.csv`, `.jsonl`, `.json`, gzipped or not.
+        text: The column of the text: its name in the header (or its key), or its number from 0.
+        label: The column of the relation; None reads texts without.
+        first, second: The columns of the places, where the file has them.
+        keys: For SemEval's files without relations: a file with a number and a relation a line.
+        format: `"semeval"`, `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; None goes by the ending, and a `.txt` file whose
+            first line is a number and a quoted text is SemEval's.
+        allowed_labels: The relations that may occur; a row with another is dropped and named.
+        strict: Raises at the first bad row instead of reporting it.
+
+    Example:
+        >>> rows = read_relations("TRAIN_FILE.TXT")  # doctest: +SKIP
+        >>> print(rows.report)  # doctest: +SKIP
+        8,000 rows read, 8,000 kept, 0 dropped
+    """
+    files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
+    if not files:
+        raise ValueError("there is no file to read; pass at least one path.")
+    known = None if keys is None else _read_keys(keys)
+    allowed = None if allowed_labels is None else frozenset(allowed_labels)
+    kept, dropped = [], []
+    for path in [os.fspath(file) for file in files]:
+        if _is_semeval(path, format):
+            found = _semeval(path, known, has_labels=label is not None)
+        else:
+            found = _table(path, format, {"text": text, "label": label, "first": first, "second": second})
+        for line, example in found:
+            if isinstance(example, RelationExample) and allowed is not None and example.label not in allowed:
+                example = "unknown label"
+            if isinstance(example, RelationExample):
+                kept.append(example)
+                continue
+            dropped.append(Dropped(example, path, line))
+            if strict:
+                raise ValueError(f"{path}, line {line}: {example}; mend it, or pass strict=False to leave it out.")
+    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
+    if not kept:
+        raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
+    return RelationRows(tuple(kept), report)
+
+
+# === SemEval ===
+
+
+def _is_semeval(path, format):
+    if format is not None:
+        return format == "semeval"
+    if not path.lower().removesuffix(".gz").endswith(".txt"):
+        return False
+    first = next((record for record in read_records(path, format="tsv") if record.cells), None)
+    return first is not None and _sentence(first) is not None
+
+
+def _semeval(path, keys, *, has_labels) -> Iterator[tuple[int, RelationExample | str]]:
+    """A block a text: its number and itself in quotes, its relation, a comment."""
+    blocks: list[tuple[Record, list[str]]] = []
+    for record in read_records(path, format="tsv"):
+        if record.cells is None:
+            continue
+        if _sentence(record) is not None:
+            blocks.append((record, []))
+            continue
+        line = "\t".join(record.cells).strip()
+        if not blocks:
+            yield record.line, "no number and quoted text"
+        elif line and not line.startswith("Comment"):
+            blocks[-1][1].append(line)
+    labelled = has_labels and (keys is not None or any(lines for _, lines in blocks))
+    for record, lines in blocks:
+        number, sentence = _sentence(record)
+        lines = lines or ([keys[number]] if keys is not None and number in keys else [])
+        if labelled and len(lines) != 1:
+            yield record.line, "missing label" if not lines else "more than one label"
+            continue
+        marked = parse_tags(sentence)
+        label = lines[0] if labelled else None
+        yield record.line, marked if isinstance(marked, str) else RelationExample(marked, label, record.line)
+
+
+def _sentence(record):
+    """The number and the text of a line that begins a block."""
+    number, *rest = record.cells
+    quoted = _QUOTED.fullmatch("\t".join(rest).strip())
+    return (int(number), quoted.group(1)) if quoted and re.fullmatch("[0-9]+", number.strip()) else None
+
+
+def _read_keys(path):
+    keys = {}
+    for record in read_records(path, format="tsv"):
+        found = None if record.cells is None else _NUMBERED.fullmatch("\t".join(record.cells))
+        if found is None or int(found.group(1)) in keys:
+            problem = "no number and relation" if found is None else f"number {found.group(1)} once more"
+            raise ValueError(f"{path}, line {record.line}: {problem}; expected a line for each text, '8001\\tOther'.")
+        keys[int(found.group(1))] = found.group(2)
+    return keys
+
+
+# === Tables ===
+
+
+def _table(path, format, columns) -> Iterator[tuple[int, RelationExample | str]]:
+    records = read_records(path, format=format)
+    if find_format(path, format) in ("tsv", "csv") and any(isinstance(columns[key], str) for key in ("text", "label")):
+        columns = _locate(next(records, None), columns, path)
+    for record in records:
+        yield record.line, record.problem or _row(record, columns)
+
+
+def _locate(header, columns, path):
+    """The columns as numbers; those of the places may be missing."""
+    if header is None or header.cells is None:
+        raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
+    names = [str(name).strip() for name in header.cells]
+    for key in ("text", "label"):
+        if isinstance(columns[key], str) and names.count(columns[key]) != 1:
+            raise ValueError(
+                f"{path} has {names.count(columns[key]) or 'no'} columns named {columns[key]!r}; its first line reads "
+                f"{names}. Pass {key}= one of these, or numbers from 0 for a file without a header."
+            )
+    numbers = {name: index for index, name in enumerate(names)}
+    return {key: numbers.get(name) if isinstance(name, str) else name for key, name in columns.items()}
+
+
+def _row(record, columns) -> RelationExample | str:
+    if isinstance(record.cells, dict) and "token" in record.cells and columns["text"] not in record.cells:
+        return _tacred_row(record.cells, columns["label"], record.line)
+    cells = {key: _cell(record.cells, column) for key, column in columns.items()}
+    text, label = cells["text"], cells["label"]
+    if text is None:
+        return "too few columns" if isinstance(record.cells, list) else f"no key {columns['text']!r}"
+    if not isinstance(text, str):
+        return "text is no string"
+    spans = cells["first"], cells["second"]
+    marked = parse_tags(text) if spans == (None, None) else make_marked(text, *spans)
+    return _labelled(marked, label, record.line, has_label=columns["label"] is not None)
+
+
+def _tacred_row(cells, column, line) -> RelationExample | str:
+    """A row with words, and the first and the last word of both entities."""
+    words, ends = cells["token"], [cells.get(name) for name in _TACRED_ENDS]
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return "token is no list of words"
+    if not all(type(end) is int for end in ends):
+        return "an entity is no (start, end)"
+    if not all(0 <= end < len(words) for end in ends):
+        return "an entity lies outside of the text"
+    words = [str(_BRACKETS.get(word, word)) for word in words]
+    starts = [0, *accumulate(len(word) + 1 for word in words)]
+    spans = [(starts[begin], starts[last + 1] - 1) for begin, last in (ends[:2], ends[2:])]
+    label = cells.get("relation" if column == "label" and column not in cells else column)
+    return _labelled(make_marked(" ".join(words), *spans), label, line, has_label=column is not None)
+
+
+def _labelled(marked, label, line, *, has_label) -> RelationExample | str:
+    if has_label and (not isinstance(label, str | int) or not str(label).strip()):
+        return "missing label"
+    if isinstance(marked, str):
+        return marked
+    return RelationExample(marked, None if label is None else str(label).strip(), line)
+
+
+def _cell(cells, column):
+    """The value in a column, or None."""
+    if isinstance(cells, dict):
+        return cells.get(column)
+    return cells[column] if isinstance(column, int) and column < len(cells) else None
+
+
+# === Lists ===
+
+
+def as_relation_rows(x: Any, y: Any = None, **columns) -> RelationRows:
+    """Examples from marked texts and relations, from a file, or rows that are read already.
+
+    Args:
+        x: Marked texts in any form of `as_marked`; the path of a file; `RelationRows`, or a list of `RelationExample`.
+        y: The relation of each text.
+        columns: For a file: arguments of `read_relations`.
+
+    Example:
+        >>> as_relation_rows([("a lid of a jar", (2, 5), (11, 14))], ["part"])[0].label
+        'part'
+    """
+    if isinstance(x, os.PathLike) or (isinstance(x, str) and isinstance(parse_tags(x), str)):
+        return read_relations(x, **columns)
+    if columns:
+        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+    if isinstance(x, RelationRows):
+        return x
+    if is_marked_form(x):
+        raise TypeError(f"There is one text, {str(x)[:40]!r}; expected a list of them, or the path of a file.")
+    x = list(x)
+    if x and all(isinstance(item, RelationExample) for item in x):
+        return RelationRows(tuple(x), RowReport((), len(x), len(x)))
+    labels = [None] * len(x) if y is None else [None if label is None else str(label) for label in y]
+    if len(labels) != len(x):
+        raise ValueError(f"There are {len(x):,} texts and {len(labels):,} labels; expected one label for each text.")
+    examples = [RelationExample(marked_or_error(item, row), None, row) for row, item in enumerate(x, 1)]
+    examples = tuple(replace(example, label=label) for example, label in zip(examples, labels, strict=True))
+    return RelationRows(examples, RowReport((), len(examples), len(examples)))
+
+
+def marked_or_error(item: Any, number: int) -> MarkedText:
+    """A marked text, or an error that says which one is wrong and how.
+
+    Example:
+        >>> marked_or_error("<e1>a</e1> <e2>b</e2>", 1).text
+        'a b'
+    """
+    marked = as_marked(item)
+    if isinstance(marked, str):
+        raise ValueError(
+            f"Text {number} ({str(item)[:60]!r}): {marked}. Expected '… <e1>one</e1> … <e2>other</e2> …', or "
+            "(text, (start, end), (start, end))."
+        )
+    return marked

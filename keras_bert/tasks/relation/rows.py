@@ -1,0 +1,114 @@
+"""Texts with two marked entities → rows of tokens with a marker before and behind each entity.
+
+Takes a tokenizer and `MarkedText`s, gives `TokenizedTexts`. A room of its own because here alone is known which tokens
+are markers, and what a row loses when the text is too long: both entities with their markers stay, the text around them
+gives way.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from keras_bert.tasks.relation.marked_text import MarkedText
+from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
+
+Markers = tuple[str, str, str, str]
+
+_UNUSED: Markers = ("[unused1]", "[unused2]", "[unused3]", "[unused4]")
+# Where a vocabulary has no unused tokens, signs that texts seldom have; the rarest first.
+_SIGNS = tuple("¤§¶†‡~^|@#$*+=<>")
+SPECIAL_TOKENS = 6  # [CLS], [SEP] and four markers
+
+
+def choose_markers(tokenizer) -> Markers:
+    """Four tokens to put before and behind the first entity, before and behind the second.
+
+    Unused tokens of the vocabulary where it has four; else signs, which are then no longer themselves in a text.
+
+    Example:
+        >>> choose_markers(BertTokenizer(["[UNK]", "$", "#", "a", "§", "~"]))
+        ('§', '~', '#', '$')
+    """
+    vocabulary = tokenizer.vocabulary
+    known = set(vocabulary)
+    if known.issuperset(_UNUSED):
+        return _UNUSED
+    unused = [token for token in vocabulary if re.fullmatch(r"\[unused\d+\]", token)]
+    found = unused if len(unused) >= 4 else [sign for sign in _SIGNS if sign in known]
+    if len(found) < 4:
+        raise ValueError(
+            f"The vocabulary has {len(unused)} unused tokens ([unused1] …) and {len(found)} of the signs "
+            f"{' '.join(_SIGNS)}; expected four of one kind, to mark entities with. Take another model, or add "
+            "[unused1] to [unused4] to its vocabulary before it is pretrained."
+        )
+    first, second, third, fourth = found[:4]
+    return first, second, third, fourth
+
+
+def pack_marked(
+    tokenizer, texts: Sequence[MarkedText], markers: Sequence[str], *, sequence_length: int
+) -> tuple[TokenizedTexts, tuple[str, ...]]:
+    """Texts as rows of at most `sequence_length` tokens, and what was cut, in words.
+
+    Args:
+        tokenizer: A `BertTokenizer`. It reads each part of a text by itself, so that no token lies across a marker.
+        texts: The texts.
+        markers: From `choose_markers`. In a text, such a token becomes the unknown one: in a row each stands once.
+        sequence_length: The most tokens of a row, special ones included.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "§", "~", "#", "$"])
+        >>> text = MarkedText("a b a b", (0, 1), (4, 5))
+        >>> rows, notes = pack_marked(tokenizer, [text], ("§", "~", "#", "$"), sequence_length=16)
+        >>> tokenizer.detokenize(rows.first_ids).numpy().decode()
+        '§ a ~ b # a $ b'
+    """
+    room = sequence_length - SPECIAL_TOKENS
+    if room < 2:
+        raise ValueError(
+            f"sequence_length={sequence_length} has no room for two entities beside {SPECIAL_TOKENS} special tokens; "
+            f"use {SPECIAL_TOKENS + 2} or more."
+        )
+    ids = np.array([[tokenizer.token_to_id(marker)] for marker in markers], np.int32)  # [4, 1]
+    tokenized = tokenize_texts(tokenizer, [piece for text in texts for piece in text.pieces])
+    tokens = np.where(np.isin(tokenized.first_ids, ids), tokenizer.unk_id, tokenized.first_ids).astype(np.int32)
+    parts, lengths, cut, apart = [np.zeros(0, np.int32)], [], 0, 0
+    for number, text in enumerate(texts):
+        splits = tokenized.first_splits[5 * number : 5 * number + 6]
+        pieces = [tokens[start:end] for start, end in pairwise(splits)]
+        kept = _fit(pieces, room)
+        cut += sum(map(len, kept)) < sum(map(len, pieces))
+        apart += any(len(kept[index]) < len(pieces[index]) for index in (1, 2, 3))
+        left, right = (ids[2:], ids[:2]) if text.second_leads else (ids[:2], ids[2:])
+        row = [kept[0], left[0], kept[1], left[1], kept[2], right[0], kept[3], right[1], kept[4]]
+        lengths.append(sum(map(len, row)))
+        parts += row
+    splits = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    notes = []
+    if cut:
+        notes.append(f"{cut:,} of {len(texts):,} texts were cut to {sequence_length} tokens around their entities")
+    if apart:
+        notes.append(
+            f"{apart:,} of {len(texts):,} texts have entities that are too long or too far apart for {sequence_length} "
+            "tokens: the middle between them was left out"
+        )
+    return TokenizedTexts(np.concatenate(parts), splits, **special), tuple(notes)
+
+
+def _fit(pieces, room):
+    """What fits: the entities first, then what stands between them, then as much of both sides."""
+    before, left, between, right, after = pieces
+    if sum(map(len, pieces)) <= room:
+        return pieces
+    left = left[: max(room - len(right), room - room // 2)]  # cut where the entities alone are too long
+    right = right[: room - len(left)]
+    room -= len(left) + len(right)
+    if len(between) > room:
+        between = np.concatenate([between[: room - room // 2], between[len(between) - room // 2 :]])
+        return before[:0], left, between, right, after[:0]
+    room -= len(between)
+    ahead = min(len(before), max(room // 2, room - len(after)))
+    return before[len(before) - ahead :], left, between, right, after[: room - ahead]

@@ -1,0 +1,1 @@
+"""Texts to vectors whose cosine says how similar they are."""

@@ -1,0 +1,211 @@
+"""Files or values → pairs and triplets of sentences: what a sentence embedder learns from and is measured on.
+
+Takes a path, `Rows`, a dataset or Python lists; gives `SentenceGroups`, all of one kind: pairs with scores, pairs that
+belong together, or triplets of an anchor, a text that belongs to it and one that does not. A room of its own because
+which kind it is decides how to train and what to measure.
+"""
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from keras_bert.data.examples import RowReport, Rows
+from keras_bert.data.named_records import BadRow, check_text, file_list, keep_good, read_named
+
+Column = str | int
+_OPTIONAL = {"label": ("label", "score"), "negative": ("negative",)}
+
+
+@dataclass(frozen=True)
+class SentenceGroup:
+    """Texts that are compared: two, or three with a hard negative; and how similar the two are, where that is known."""
+
+    texts: tuple[str, ...]
+    score: float | None = None
+    row: int = 0
+
+
+@dataclass(frozen=True)
+class SentenceGroups(Sequence):
+    """Groups of one kind, in order. A slice is a tuple of groups.
+
+    Example:
+        >>> groups = as_sentence_groups([("a cat", "a kitten"), ("a cat", "a car")], [0.9, 0.1])
+        >>> groups.has_scores, groups.texts_per_example, len(groups)
+        (True, 2, 2)
+    """
+
+    groups: tuple[SentenceGroup, ...]
+    report: RowReport
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def __getitem__(self, index):
+        return self.groups[index]
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether pairs have scores; without them the texts of a pair belong together."""
+        return self.groups[0].score is not None
+
+    @property
+    def texts_per_example(self) -> int:
+        """2 for pairs, 3 for triplets."""
+        return len(self.groups[0].texts)
+
+    @property
+    def texts(self) -> list[str]:
+        """All texts, group after group."""
+        return [text for group in self.groups for text in group.texts]
+
+    @property
+    def scores(self) -> np.ndarray:
+        """The scores as they were read, float32 `[n]`."""
+        return np.array([group.score for group in self.groups], np.float32)
+
+    @property
+    def text_numbers(self) -> np.ndarray:
+        """A number for each text, `[n, G]`, the same wherever the text is the same."""
+        numbers: dict[str, int] = {}
+        found = [numbers.setdefault(text.strip(), len(numbers)) for text in self.texts]
+        return np.array(found, np.int32).reshape(-1, self.texts_per_example)
+
+
+def read_sentences(
+    paths: str | os.PathLike | Iterable[str | os.PathLike],
+    *,
+    text: Column = "text",
+    pair: Column = "pair",
+    label: Column | bool | None = None,
+    negative: Column | bool | None = None,
+    strict: bool = False,
+) -> SentenceGroups:
+    """Read pairs or triplets of sentences, and report every row that cannot be one.
+
+    Args:
+        paths: One file or several: `.tsv`, `.csv`, `.jsonl`, `.json`, each also with `.gz`.
+        text: The column of the first sentence: its name, or its number from 0 in a table without a header.
+        pair: The column of the sentence that is compared with it.
+        label: The column of the score; `None` takes `label` or `score` where the file has it, `False` none.
+        negative: The column of a sentence that does not belong to the first; `None` takes `negative` where the file has
+            it, `False` none.
+        strict: Raises at the first bad row instead of reporting it.
+
+    Example:
+        >>> groups = read_sentences("dev.tsv", text="sentence1", pair="sentence2")  # doctest: +SKIP
+        >>> print(groups.report)  # doctest: +SKIP
+        1,500 rows read, 1,500 kept, 0 dropped
+    """
+    columns, files = {"text": text, "pair": pair, "label": label, "negative": negative}, file_list(paths)
+    named = [column for column in columns.values() if isinstance(column, str)]
+    records = read_named(files, header=bool(named))
+    found = {name for record in records for name in record.cells}
+    for role, names in _OPTIONAL.items():
+        if columns[role] is None:
+            columns[role] = next((name for name in names if name in found), False)
+    missing = {role: column for role, column in columns.items() if column is not False and column not in found}
+    if missing and found:
+        role, column = next(iter(missing.items()))
+        raise ValueError(
+            f"{', '.join(files)} has no column {column!r}; it has {', '.join(map(repr, sorted(found, key=str)))}. Pass "
+            f"{role}= one of these."
+        )
+
+    def make(cells, line):
+        roles = [role for role in ("text", "pair", "negative") if columns[role] is not False]
+        for role in roles:
+            if columns[role] not in cells:
+                raise BadRow(f"no key {columns[role]!r}")
+        texts = tuple(check_text(role, cells[columns[role]]) for role in roles)
+        return SentenceGroup(texts, None if columns["label"] is False else _number(cells.get(columns["label"])), line)
+
+    return _of_one_kind(*keep_good(records, make, files, strict=strict))
+
+
+def as_sentence_groups(x: Any, y: Any = None, **columns) -> SentenceGroups:
+    """Groups from a file, from pairs or triplets with or without scores, or as they are.
+
+    Args:
+        x: A path; `SentenceGroups`; `Rows` with pairs, whose labels are the scores; a dataset of `((text, pair),
+            score)`; or a list of pairs or triplets of strings.
+        y: The scores of pairs.
+        columns: For a file: arguments of `read_sentences`.
+
+    Example:
+        >>> as_sentence_groups([("a cat", "a kitten", "a car")]).texts_per_example
+        3
+    """
+    if isinstance(x, str | os.PathLike):
+        return read_sentences(x, **columns)
+    if columns:
+        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+    if isinstance(x, SentenceGroups):
+        return x
+    if not isinstance(x, list | tuple | Rows):  # a dataset, or what else texts come in
+        from keras_bert.data.inputs import as_rows
+
+        x, y = as_rows(x, y), None
+    if isinstance(x, Rows):
+        return _from_rows(x)
+    if x and all(isinstance(item, SentenceGroup) for item in x):
+        return _of_one_kind(tuple(x), RowReport((), len(x), len(x)))
+    scores = [None] * len(x) if y is None else list(y)
+    if len(scores) != len(x):
+        raise ValueError(f"There are {len(x):,} pairs and {len(scores):,} scores; expected one for each pair.")
+    groups = [_group(item, score, row) for row, (item, score) in enumerate(zip(x, scores, strict=True), 1)]
+    return _of_one_kind(tuple(groups), RowReport((), len(groups), len(groups)))
+
+
+def _from_rows(rows):
+    pairs = [((row.text,) if row.pair is None else (row.text, row.pair), row) for row in rows]
+    return _of_one_kind(tuple(_group(texts, row.label, row.row) for texts, row in pairs), rows.report)
+
+
+def _group(item, score, row):
+    if not isinstance(item, list | tuple) or len(item) not in (2, 3) or not all(isinstance(part, str) for part in item):
+        raise TypeError(
+            f"Example {row} is {str(item)[:60]!r}; expected a pair of strings, or a triplet with a negative. For texts "
+            "alone, pass each as the pair of itself, (text, text): dropout then makes the difference (SimCSE)."
+        )
+    try:
+        texts = tuple(check_text(f"text {place}", text) for place, text in enumerate(item, 1))
+        return SentenceGroup(texts, None if score is None else _number(score), row)
+    except BadRow as error:
+        raise ValueError(f"Example {row} ({item[0][:40]!r}): {error}.") from None
+
+
+def _number(value):
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise BadRow("missing score")
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise BadRow("score is no number") from None
+    if not math.isfinite(number):
+        raise BadRow("score is no number")
+    return number
+
+
+def _of_one_kind(groups, report):
+    if not groups:
+        raise ValueError("There are no examples; expected at least one pair of sentences.")
+    kinds = {(len(group.texts), group.score is not None) for group in groups}
+    if len(kinds) > 1:
+        first = groups[0]
+        other = next(g for g in groups if (len(g.texts), g.score is None) != (len(first.texts), first.score is None))
+        raise ValueError(
+            f"Row {first.row} is {_kind(first)} and row {other.row} is {_kind(other)}; expected all of one kind."
+        )
+    if kinds == {(3, True)}:
+        raise ValueError("Triplets have scores, and nothing says what a score is of; leave out scores or negatives.")
+    return SentenceGroups(groups, report)
+
+
+def _kind(group):
+    kind = {2: "a pair", 3: "a triplet"}[len(group.texts)]
+    return f"{kind} {'without a' if group.score is None else 'with a'} score"

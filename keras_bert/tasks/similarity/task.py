@@ -1,0 +1,343 @@
+"""Texts → vectors whose cosine says how similar they are: semantic search, duplicates, clusters.
+
+`SentenceEmbedder` takes a pretrained encoder and pools its states; a model that sentence-transformers saved is read
+with its pooling, and gives the same vectors. It trains on pairs with scores, or on pairs and triplets that belong
+together. It is a task file like every other: the output, the loss, the measure, and what an answer is.
+"""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+
+import keras
+import numpy as np
+
+from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.checkpoint import load_encoder
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.checkpoint.sentence_transformers import FILES as SENTENCE_FILES
+from keras_bert.checkpoint.sentence_transformers import read_sentence_modules, write_sentence_modules
+from keras_bert.decoding.labels import mean_by_owner
+from keras_bert.decoding.similarity import Hit, cosine_matrix, normalize_vectors, search_vectors
+from keras_bert.evaluation.ranking import RetrievalReport, retrieval_report
+from keras_bert.evaluation.reports import regression_report
+from keras_bert.finetuning.best_weights import Score
+from keras_bert.model.grouped_model import grouped_model
+from keras_bert.tasks.base.task import Task, is_pair_of_xy
+from keras_bert.tasks.similarity.files import as_sentence_groups
+from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
+from keras_bert.tasks.similarity.pooling import OUTPUT, check_pooling, embedding_model
+
+_PAIRS = "pair_embeddings"
+_METRICS = {True: ("spearman", "pearson"), False: ("accuracy@1", "mrr")}  # with scores, and without
+
+
+class SentenceEmbedder(Task):
+    """BERT that gives one vector for a text.
+
+    Args:
+        model: A model with `sentence_embedding`, from `embedding_model`.
+        tokenizer: Its tokenizer.
+        pooling: `"mean"` of the tokens' states, `"cls"` or `"pooler"`.
+        normalize: Whether vectors have length 1.
+        score_range: The scores that mean "nothing in common" and "the same", such as `(0, 5)`; they are learned as
+            cosines of 0 and 1, and with a negative lower end of −1 and 1. `None` takes scores from −1 to 1 as they are.
+        kwargs: As for `Task`: `sequence_length`, `long_texts` (a text in windows has the mean of their vectors).
+
+    Example:
+        ```python
+        embedder = SentenceEmbedder.from_pretrained("all-MiniLM-L6-v2")
+        embedder.similarity(["A man plays the guitar."], ["Someone makes music."])  # [[0.5…]]
+        embedder.search("how do I get to the station?", ["The train is late.", "Cats sleep a lot."], top=1)
+        ```
+    """
+
+    name = "similarity"
+    default_metric = "spearman"
+    trains_groups = True
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer,
+        *,
+        pooling: str = "mean",
+        normalize: bool = True,
+        score_range: Sequence[float] | None = None,
+        **kwargs,
+    ):
+        super().__init__(model, tokenizer, **kwargs)
+        if OUTPUT not in model.output:
+            raise ValueError(f"The model gives {', '.join(model.output)}; expected {OUTPUT}: see embedding_model.")
+        self.pooling, self.normalize = check_pooling(pooling), normalize
+        if score_range is not None and (len(score_range) != 2 or not score_range[0] < score_range[1]):
+            raise ValueError(f"score_range={score_range!r}: expected the lowest and the highest score, such as (0, 5).")
+        self.score_range = None if score_range is None else tuple(map(float, score_range))
+        self._pair_loss: keras.losses.Loss = CosineScoreLoss()
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory_or_name: str | os.PathLike,
+        *,
+        pooling: str | None = None,
+        normalize: bool | None = None,
+        sequence_length: int | None = None,
+        seed: int = 0,
+        **kwargs,
+    ) -> "SentenceEmbedder":
+        """An embedder on pretrained weights.
+
+        Args:
+            directory_or_name: A model directory, or a name; of a sentence-transformers one the settings are read.
+            pooling: `None` is what the directory says, or `"mean"`.
+            normalize: `None` is what the directory says, or `True`.
+            sequence_length: `None` is what the directory says, or all that the model has up to 512.
+            seed: Of dropout in training.
+            kwargs: `score_range`, `long_texts`.
+        """
+        said = read_sentence_modules(find_directory(directory_or_name), pooling=pooling)
+        pooling = check_pooling(said.pooling or "mean")
+        normalize = normalize if normalize is not None else said.normalize is not False
+        encoder, tokenizer = _load(said.directory, pooling, seed)
+        length = sequence_length if sequence_length is not None else said.sequence_length
+        model = embedding_model(encoder, pooling=pooling, normalize=normalize)
+        return cls(model, tokenizer, pooling=pooling, normalize=normalize, sequence_length=length, **kwargs)
+
+    # === Training ===
+
+    def fit(
+        self,
+        x,
+        y=None,
+        *,
+        validation_data=None,
+        loss: str = "auto",
+        temperature: float = 0.05,
+        symmetric: bool = False,
+        metric: str | None = None,
+        columns: dict | None = None,
+        **options,
+    ):
+        """Fine-tune on pairs or triplets of texts. Beside what is said here, as `Task.fit`.
+
+        Args:
+            x: Pairs of texts; triplets (a text, one that belongs to it, one that does not); `Rows` with pairs; the path
+                of a file, see `read_sentences`.
+            y: The scores of pairs; without them the texts of a pair belong together, and to no other pair's.
+            validation_data: The same, as `(x, y)` or as one value; it may be of the other kind.
+            loss: `"cosine"` learns scores, `"contrastive"` what belongs together; `"auto"` goes by the data.
+            temperature: Of the contrastive loss: what cosines are divided by.
+            symmetric: Whether the contrastive loss also looks from the second text for the first.
+            metric: `"spearman"` or `"pearson"` where the data to measure on has scores, else `"accuracy@1"` or `"mrr"`;
+                `None` takes the first of these.
+            columns: For files: arguments of `read_sentences`, e.g. `{"text": "sentence1", "pair": "sentence2"}`.
+            options: `recipe`, `directory`, `verbose`, and changes of the recipe, e.g. `learning_rate=5e-5`.
+        """
+        train = as_sentence_groups(x, y, **(columns or {}))
+        if validation_data is not None:
+            check = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
+            validation_data = as_sentence_groups(*check, **(columns or {}))
+        measured = train if validation_data is None else validation_data
+        metric = metric or _METRICS[measured.has_scores][0]
+        _check_metric(metric, measured.has_scores)
+        self._pair_loss = self._choose_loss(loss, train, temperature, symmetric)
+        return super().fit(train, validation_data=validation_data, metric=metric, **options)
+
+    def _choose_loss(self, loss, train, temperature, symmetric):
+        if loss not in ("auto", "cosine", "contrastive"):
+            raise ValueError(f"loss={loss!r}: expected 'auto', 'cosine' or 'contrastive'.")
+        if loss == "cosine" and not train.has_scores:
+            raise ValueError("loss='cosine' learns scores, and the examples have none; pass y, or loss='contrastive'.")
+        if loss == "contrastive" and train.has_scores:
+            raise ValueError(
+                "loss='contrastive' learns from pairs that belong together, and these have scores; leave out scores "
+                "(columns={'label': False} for a file) and the pairs that do not belong together, or use loss='cosine'."
+            )
+        if train.has_scores:
+            self._scaled(train.scores)  # an error before anything is built
+            return CosineScoreLoss()
+        return ContrastiveLoss(temperature, symmetric)
+
+    # === Answers ===
+
+    def predict(self, texts, *, batch_size: int = 64) -> np.ndarray:
+        """The vectors of texts, float32 `[n, H]`; one string gives one vector, `[H]`."""
+        if isinstance(texts, str):
+            return self.predict([texts], batch_size=batch_size)[0]
+        texts = list(texts)
+        if not texts:
+            return np.zeros((0, self.config.hidden_dim), np.float32)
+        tokenized, owners, notes = self._tokenize(texts)
+        for note in notes:
+            warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
+        return self._by_text(self._outputs(tokenized, batch_size=batch_size)[OUTPUT], owners)
+
+    def similarity(self, first, second, *, batch_size: int = 64) -> np.ndarray:
+        """The cosine of each text with each other, `[n, m]`; vectors from `predict` will do as well.
+
+        Example:
+            ```python
+            embedder.similarity(["a cat", "a car"], ["a kitten"])  # [[0.8], [0.3]]
+            ```
+        """
+        return cosine_matrix(*(self._vectors(given, batch_size) for given in (first, second)))
+
+    def search(self, queries, collection, *, top: int = 5, batch_size: int = 64):
+        """The texts of a collection that are nearest to each query, the nearest first.
+
+        Args:
+            queries: Texts, or their vectors. One string gives one list.
+            collection: Texts; or their vectors from `predict`, made once and kept, and hits then have no text.
+            top: How many to give for each query.
+            batch_size: Texts at a time.
+
+        Returns:
+            For each query a list of `Hit(index, score, text)`.
+        """
+        if isinstance(queries, str):
+            return self.search([queries], collection, top=top, batch_size=batch_size)[0]
+        collection = collection if isinstance(collection, np.ndarray) else list(collection)
+        texts = None if isinstance(collection, np.ndarray) else collection
+        given = (self._vectors(part, batch_size) for part in (queries, collection))
+        hits: list[list[Hit]] = search_vectors(*given, top=top, texts=texts)
+        return hits
+
+    def evaluate(self, x, y=None, *, columns: dict | None = None):
+        """Measure on pairs or triplets, in any form that `fit` takes.
+
+        Returns:
+            Of pairs with scores a `RegressionReport` (Spearman and Pearson of the cosine); else a `RetrievalReport`.
+        """
+        data = self._prepare(x, y, **(columns or {}))
+        report = self._report(self._outputs(data.tokenized), data)
+        return replace(report, notes=(*report.notes, *data.notes))
+
+    def _vectors(self, given, batch_size):
+        if isinstance(given, np.ndarray) and given.dtype.kind == "f":
+            return given
+        return self.predict([given] if isinstance(given, str) else given, batch_size=batch_size)
+
+    def _by_text(self, vectors, owners):
+        """A text in windows has the mean of their vectors."""
+        pooled = mean_by_owner(vectors, owners)
+        return normalize_vectors(pooled) if self.normalize and len(pooled) < len(vectors) else pooled
+
+    # === What a task adds ===
+
+    def _build(self, encoder, *, classifier_dropout, seed):
+        return embedding_model(encoder, pooling=self.pooling, normalize=self.normalize)
+
+    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
+        model = self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+        return grouped_model(model, OUTPUT, self.texts_per_example, name=_PAIRS)
+
+    def _loss(self):
+        return {_PAIRS: self._pair_loss}
+
+    def _prepare(self, x, y, *, class_weight=None, **columns):
+        if class_weight is not None:
+            raise ValueError("class_weight is for classes; pairs of texts have none. Leave it out.")
+        groups = as_sentence_groups(x, y, **columns)
+        tokenized, owners, notes = self._tokenize(groups.texts)
+        if len(owners) != len(groups.texts):
+            raise ValueError(
+                f"{len(owners) - len(groups.texts):,} windows more than texts: training and measuring take a text as "
+                "one row. Use long_texts='cut' for them; predict() reads windows."
+            )
+        if groups.report.dropped:
+            notes = (str(groups.report), *notes)
+        labels = self._scaled(groups.scores, strict=False) if groups.has_scores else groups.text_numbers
+        group = groups.texts_per_example
+        owners = np.repeat(np.arange(len(groups)), group)
+        return PreparedData(tokenized, labels, None, owners, notes, texts_per_example=group)
+
+    def _scaled(self, scores, strict=True):
+        """Scores as the cosines that they are to become."""
+        if self.score_range is None:
+            if strict and np.abs(scores).max() > 1:
+                raise ValueError(
+                    f"The scores go from {scores.min():g} to {scores.max():g}, a cosine from −1 to 1; pass "
+                    f"score_range=(lowest, highest) to from_pretrained, such as (0, 5) for STS-B."
+                )
+            return scores
+        low, high = self.score_range
+        if strict and not (low <= scores.min() and scores.max() <= high):
+            raise ValueError(
+                f"The scores go from {scores.min():g} to {scores.max():g}, outside of score_range={self.score_range}."
+            )
+        share = (scores - low) / (high - low)
+        return (2 * share - 1 if low < 0 else share).astype(np.float32)
+
+    @staticmethod
+    def _groups_of(outputs, data):
+        vectors = outputs[OUTPUT]
+        return vectors.reshape(-1, data.texts_per_example, vectors.shape[-1])
+
+    def _report(self, outputs, data):
+        vectors = self._groups_of(outputs, data)
+        if data.labels.ndim == 2:
+            found: RetrievalReport = retrieval_report(vectors, data.labels)
+            return found
+        report = regression_report(data.labels, _cosines(vectors))
+        if np.abs(data.labels).max() > 1:
+            note = "scores are not on the scale of cosines, so the MSE says nothing: see score_range"
+            return replace(report, notes=(*report.notes, note))
+        return report
+
+    def _score(self, outputs, data, metric):
+        has_scores = data.labels.ndim == 1
+        _check_metric(metric, has_scores)
+        report, vectors = self._report(outputs, data), self._groups_of(outputs, data)
+        value = getattr(report, metric.replace("@", "_at_"))
+        details = {}
+        if has_scores and np.abs(data.labels).max() <= 1:
+            details["val_loss"] = report.mse
+        degenerate = bool(np.ptp(vectors, axis=(0, 1)).max() < 1e-3)
+        # What is undefined (a correlation with a constant) is as bad as it gets.
+        return Score(value if np.isfinite(value) else -1.0, degenerate, details)
+
+    # === Directories ===
+
+    _optional_files = (*Task._optional_files, *SENTENCE_FILES)
+
+    def _add_files(self, directory):
+        # With these, sentence-transformers opens it too.
+        write_sentence_modules(
+            directory,
+            pooling=self.pooling,
+            normalize=self.normalize,
+            sequence_length=self.sequence_length,
+            width=self.config.hidden_dim,
+        )
+
+    def _settings(self):
+        return {"pooling": self.pooling, "normalize": self.normalize, "score_range": self.score_range}
+
+    @classmethod
+    def _open(cls, directory, settings):
+        encoder, tokenizer = _load(find_directory(directory), settings["pooling"], None)
+        model = embedding_model(encoder, pooling=settings["pooling"], normalize=settings["normalize"])
+        return cls(model, tokenizer, **settings)
+
+
+def _load(directory, pooling, seed):
+    with warnings.catch_warnings():
+        if pooling != "pooler":  # one that is not there is not missed
+            warnings.filterwarnings("ignore", message=".*has no pooler")
+        encoder, tokenizer = load_encoder(directory, seed=seed)
+    if tokenizer is None:
+        raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's own vocabulary.")
+    return encoder, tokenizer
+
+
+def _cosines(vectors):
+    unit = normalize_vectors(vectors)
+    return np.sum(unit[:, 0] * unit[:, 1], axis=-1)
+
+
+def _check_metric(metric, has_scores):
+    if metric not in _METRICS[has_scores]:
+        data = "pairs with scores" if has_scores else "pairs without scores"
+        raise ValueError(f"metric={metric!r}: {data} are measured by {' or '.join(_METRICS[has_scores])}.")

@@ -1,0 +1,365 @@
+"""Texts → ids that stay in memory: what a fine-tuning set is after its one pass through the tokenizer.
+
+Takes a tokenizer and texts, pairs of texts or lists of words, gives `TokenizedTexts`: flat int32 arrays that can be
+trimmed, cut into windows, picked from and packed, all rows at a time; `TokenLabels` stand beside them. A room of its
+own because it is NumPy over a whole set, where `text/packing.py` is a graph over a batch; both pack and trim alike, and
+a test holds that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class FlatTokenizer(Protocol):
+    """What the functions here ask of a tokenizer: `BertTokenizer` has it, and so has the device's, without TensorFlow.
+
+    `splits` say where each text begins and ends among the ids of all; offsets count characters.
+    """
+
+    @property
+    def cls_id(self) -> int:
+        """The id of `[CLS]`."""
+
+    @property
+    def sep_id(self) -> int:
+        """The id of `[SEP]`."""
+
+    @property
+    def pad_id(self) -> int:
+        """The id of `[PAD]`."""
+
+    @property
+    def unk_id(self) -> int:
+        """The id of the unknown token."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many tokens there are."""
+
+    def token_to_id(self, token: str) -> int:
+        """The id of a token; an error where there is none."""
+
+    def id_to_token(self, index: int) -> str:
+        """The token of an id."""
+
+    def tokenize_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Ids of all texts, and splits."""
+
+    def tokenize_flat_with_offsets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Ids of all texts, splits, and where each token begins and ends in its text."""
+
+
+@dataclass(frozen=True, eq=False)
+class TokenizedTexts:
+    """Texts, or pairs of texts, as ids without special tokens; `tokenize_texts` makes them.
+
+    Args:
+        first_ids, first_splits: The ids of all texts in one vector, and where each begins and ends: text `i` is
+            `first_ids[first_splits[i]:first_splits[i + 1]]`.
+        second_ids, second_splits: The same for the second texts, or `None`.
+        cls_id, sep_id, pad_id: What packing puts around and behind them.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
+        >>> tokenized = tokenize_texts(tokenizer, ["a b a", "b"])
+        >>> tokenized.lengths.tolist()
+        [5, 3]
+    """
+
+    first_ids: np.ndarray
+    first_splits: np.ndarray
+    second_ids: np.ndarray | None = None
+    second_splits: np.ndarray | None = None
+    cls_id: int = 2
+    sep_id: int = 3
+    pad_id: int = 0
+
+    def __len__(self) -> int:
+        return len(self.first_splits) - 1
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether rows have a second text."""
+        return self.second_ids is not None
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The tokens of each packed row, special ones included."""
+        return self._first_lengths() + self._second_lengths() + self._special_tokens()
+
+    def take(self, rows) -> "TokenizedTexts":
+        """Some of the rows, in the order given.
+
+        Example:
+            >>> tokenized.take([1, 0]).lengths.tolist()
+            [3, 5]
+        """
+        rows = np.asarray(rows, np.int64)
+        return self._cut(rows, 0, self._first_lengths()[rows], 0, self._second_lengths()[rows])
+
+    def trimmed(self, sequence_length: int) -> tuple["TokenizedTexts", int]:
+        """What fits into `sequence_length` tokens, by the rule of `pack`, and how many rows were cut.
+
+        Example:
+            >>> shorter, number_cut = tokenized.trimmed(4)
+            >>> shorter.lengths.tolist(), number_cut
+            ([4, 3], 1)
+        """
+        room = self._room(sequence_length, least=1)
+        first, second = self._first_lengths(), self._second_lengths()
+        number_cut = int(np.sum(first + second > room))
+        if not number_cut:
+            return self, 0
+        larger_half = room - room // 2 if self.has_pairs else room
+        first = np.minimum(first, np.maximum(room - second, larger_half))
+        return self._cut(np.arange(len(self)), 0, first, 0, np.minimum(second, room - first)), number_cut
+
+    def trimmed_first(self, sequence_length: int) -> tuple["TokenizedTexts", int]:
+        """As `trimmed`, but of a pair the first text alone is cut; the second must fit.
+
+        Example:
+            >>> pairs = tokenize_texts(tokenizer, ["a b a"], ["b a"])
+            >>> pairs.trimmed_first(6)[0].packed()[0].tolist()
+            [2, 4, 3, 5, 4, 3]
+        """
+        room = self._room(sequence_length, least=1)
+        first, second = self._first_lengths(), self._second_lengths()
+        if len(self) and second.max() > room:
+            raise ValueError(
+                f"Row {int(second.argmax())} has a second text of {second.max()} tokens, which is never cut, and "
+                f"sequence_length={sequence_length} has room for {room}; use a larger sequence_length."
+            )
+        kept = np.minimum(first, room - second)
+        return self._cut(np.arange(len(self)), 0, kept, 0, second), int(np.sum(kept < first))
+
+    def windows(self, sequence_length: int, stride: int) -> tuple["TokenizedTexts", np.ndarray]:
+        """Long rows in several overlapping windows, so that no token is lost, and the row that each window is of.
+
+        Of a pair the longer side moves and the shorter stays whole; where both have more than half of the room, every
+        window of one side meets every window of the other.
+
+        Args:
+            sequence_length: The tokens of a window, special ones included.
+            stride: How many tokens further the next window begins, as in the original BERT; at most a window's text.
+
+        Example:
+            >>> windows, owners = tokenized.windows(4, stride=1)
+            >>> windows.lengths.tolist(), owners.tolist()
+            ([4, 4, 3], [0, 0, 1])
+        """
+        room = self._room(sequence_length, least=2 if self.has_pairs else 1)
+        if stride < 1:
+            raise ValueError(f"stride={stride}: expected how many tokens further the next window begins, at least 1.")
+        spans = []  # owner; begin and length on the first side, and on the second
+        sides = zip(self._first_lengths().tolist(), self._second_lengths().tolist(), strict=True)
+        for owner, (first, second) in enumerate(sides):
+            second_room = min(second, max(room // 2, room - first))
+            lefts, rights = _spans(first, room - second_room, stride), _spans(second, second_room, stride)
+            spans += [(owner, *left, *right) for left in lefts for right in rights]
+        owners, *cuts = np.array(spans, np.int64).reshape(-1, 5).T
+        return self._cut(owners, *cuts), owners
+
+    def used_ids(self) -> np.ndarray:
+        """The ids that occur in packed rows, ascending: those of the texts and the special ones.
+
+        Example:
+            >>> tokenized.used_ids().tolist()
+            [0, 2, 3, 4, 5]
+        """
+        sides = [self.first_ids] + ([self.second_ids] if self.has_pairs else [])
+        return np.unique(np.concatenate([*sides, [self.cls_id, self.sep_id, self.pad_id]])).astype(np.int32)
+
+    def renumbered(self, ids: np.ndarray) -> "TokenizedTexts":
+        """The same texts with each id replaced by its place in `ids`, which are ascending and hold all that occur.
+
+        Example:
+            >>> tokenized.renumbered(np.array([0, 2, 3, 4, 5])).cls_id
+            1
+        """
+        changed: dict[str, Any] = {
+            name: int(np.searchsorted(ids, getattr(self, name))) for name in ("cls_id", "sep_id", "pad_id")
+        }
+        changed["first_ids"] = np.searchsorted(ids, self.first_ids).astype(np.int32)
+        if self.second_ids is not None:
+            changed["second_ids"] = np.searchsorted(ids, self.second_ids).astype(np.int32)
+        return replace(self, **changed)
+
+    def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`: flat ids, splits, and where each second part begins.
+
+        Without pairs the second part begins at the row's end.
+
+        Example:
+            >>> ids, splits, second_begins = tokenized.packed()
+            >>> ids.tolist(), splits.tolist(), second_begins.tolist()
+            ([2, 4, 5, 4, 3, 2, 5, 3], [0, 5, 8], [5, 3])
+        """
+        splits = _splits(self.lengths)
+        starts, first = splits[:-1], self._first_lengths()
+        ids = np.full(splits[-1], self.sep_id, np.int32)  # what no text overwrites is a separator
+        ids[starts] = self.cls_id
+        ids[_places(starts + 1, first)] = self.first_ids
+        if self.has_pairs:
+            ids[_places(starts + first + 2, self._second_lengths())] = self.second_ids
+        return ids, splits, first + 2
+
+    def _special_tokens(self):
+        return 3 if self.has_pairs else 2
+
+    def _room(self, sequence_length, least):
+        special = self._special_tokens()
+        if sequence_length < special + least:
+            raise ValueError(
+                f"sequence_length={sequence_length} has no room for text beside {special} special tokens; "
+                f"use {special + least} or more."
+            )
+        return sequence_length - special
+
+    def _first_lengths(self):
+        return np.diff(self.first_splits)
+
+    def _second_lengths(self):
+        return np.diff(self.second_splits) if self.has_pairs else np.zeros(len(self), np.int64)
+
+    def _cut(self, rows, begins, lengths, second_begins, second_lengths):
+        """New rows out of these: for each its row here, and what to take of both sides."""
+        cut = {"first_ids": self.first_ids[_places(self.first_splits[rows] + begins, lengths)]}
+        cut["first_splits"] = _splits(lengths)
+        if self.has_pairs:
+            cut["second_ids"] = self.second_ids[_places(self.second_splits[rows] + second_begins, second_lengths)]
+            cut["second_splits"] = _splits(second_lengths)
+        return replace(self, **cut)
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLabels:
+    """A class for each token of packed rows, in the order of `TokenizedTexts.packed`.
+
+    Args:
+        values: int32 `[tokens]`, all rows one after the other; −1 for tokens that no loss looks at (special ones, all
+            but the first piece of a word).
+        splits: Where each row begins and ends.
+        chained: Whether the loss takes the labels of a row together (a CRF): they then keep their −1, a row counts by
+            its labelled tokens, and no two texts may share a row.
+
+    Example:
+        >>> labels = TokenLabels(np.array([-1, 2, -1, -1, 0, 1, -1]), np.array([0, 3, 7]))
+        >>> len(labels), labels[[1]].values.tolist()
+        (2, [-1, 0, 1, -1])
+    """
+
+    values: np.ndarray
+    splits: np.ndarray
+    chained: bool = False
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def __getitem__(self, rows) -> "TokenLabels":
+        """Some of the rows, in the order given."""
+        rows = np.asarray(rows, np.int64)
+        lengths = np.diff(self.splits)[rows]
+        return replace(self, values=self.values[_places(self.splits[rows], lengths)], splits=_splits(lengths))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenVectors(TokenLabels):
+    """A vector for each token of packed rows: what a teacher's layer gave, for a student to come close to.
+
+    Args:
+        values: float16 or float32 `[tokens, D]`. Every token counts, special ones included.
+        splits: Where each row begins and ends.
+    """
+
+
+def tokenize_texts(
+    tokenizer: FlatTokenizer, texts: Sequence[str], pairs: Sequence[str] | None = None, *, batch: int = 8192
+) -> TokenizedTexts:
+    """Tokenize texts, or pairs of texts, and keep their ids in memory.
+
+    Args:
+        tokenizer: A `BertTokenizer`, or another with its flat methods.
+        texts: A list of strings or a string tensor `[n]`.
+        pairs: As many second texts, or `None`.
+        batch: How many texts go through the tokenizer at a time.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
+        >>> len(tokenize_texts(tokenizer, ["a b", "b"], ["a", "a"]))
+        2
+    """
+    first_ids, first_splits = _tokenize(tokenizer, texts, "texts", batch)
+    second_ids = second_splits = None
+    if pairs is not None:
+        second_ids, second_splits = _tokenize(tokenizer, pairs, "pairs", batch)
+    if second_splits is not None and len(second_splits) != len(first_splits):
+        raise ValueError(
+            f"texts has {len(first_splits) - 1} texts, pairs {len(second_splits) - 1}; expected as many of both."
+        )
+    special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    return TokenizedTexts(first_ids, first_splits, second_ids, second_splits, **special)
+
+
+def tokenize_words(
+    tokenizer: FlatTokenizer, sentences: Sequence[Sequence[str]], *, batch: int = 8192
+) -> tuple[TokenizedTexts, np.ndarray]:
+    """Tokenize texts that are cut into words already, each word by itself, so that words and pieces stay aligned.
+
+    Args:
+        tokenizer: A `BertTokenizer`, or another with its flat methods.
+        sentences: The words of each text.
+        batch: How many words go through the tokenizer at a time.
+
+    Returns:
+        The texts, and for each word of all texts the place of its first piece in `first_ids`; −1 for a word that the
+        tokenizer turns into nothing, such as a control character.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "c"])
+        >>> tokenized, first_pieces = tokenize_words(tokenizer, [["ab", "\x00", "c"], ["a"]])
+        >>> tokenized.first_ids.tolist(), first_pieces.tolist()
+        ([4, 5, 6, 4], [0, -1, 2, 3])
+    """
+    numbers: dict[str, int] = {}  # words repeat: each goes through the tokenizer once
+    chosen = [numbers.setdefault(word, len(numbers)) for words in sentences for word in words]
+    chosen = np.array(chosen, np.int64)
+    ids, splits = _tokenize(tokenizer, list(numbers), "words", batch) if numbers else (np.zeros(0, np.int32), [0])
+    begins, sizes = np.asarray(splits)[:-1][chosen], np.diff(splits)[chosen]
+    word_splits = _splits([len(words) for words in sentences])
+    pieces = _splits(sizes)
+    special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    tokenized = TokenizedTexts(ids[_places(begins, sizes)], pieces[word_splits], **special)
+    return tokenized, np.where(sizes > 0, pieces[:-1], -1)
+
+
+def _tokenize(tokenizer, texts, name, batch):
+    if isinstance(texts, str):
+        raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+    parts = [tokenizer.tokenize_flat(texts[start : start + batch]) for start in range(0, len(texts), batch)]
+    ids = [np.zeros(0, np.int32), *(part for part, _ in parts)]
+    lengths = [np.zeros(0, np.int64), *(np.diff(splits) for _, splits in parts)]
+    return np.concatenate(ids).astype(np.int32), _splits(np.concatenate(lengths))
+
+
+# === Flat arrays ===
+
+
+def _splits(lengths):
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
+def _places(starts, lengths):
+    """The indices `starts[i], starts[i] + 1, …`, `lengths[i]` of them, for all i in one vector."""
+    splits = _splits(lengths)
+    return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
+
+
+def _spans(length, room, stride):
+    """Begin and length of the windows over one text."""
+    begins = [0]
+    while begins[-1] + room < length:
+        begins.append(begins[-1] + min(stride, room))
+    return [(begin, min(room, length - begin)) for begin in begins]

@@ -1,0 +1,273 @@
+"""The tokenizer: takes texts, gives the ids of the original BERT, inside the TensorFlow graph; and texts from
+ids.
+
+A room of its own because everything from pretraining to a server's SavedModel needs the same ids for the same
+text. What BERT does to a character is in `text/unicode_tables.py`, how that becomes TensorFlow ops in
+`text/wordpiece.py`, where vocabularies come from in `vocabulary.py`.
+"""
+
+import os
+from collections.abc import Iterable
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_bert.text.string_tensors import find_fault, flatten, nest, to_ids, to_strings
+from keras_bert.text.unicode_tables import TextRules
+from keras_bert.text.vocabulary import SPECIAL_TOKENS, read_vocabulary, write_vocabulary
+from keras_bert.text.wordpiece import WordpieceGraph, locate
+
+
+@keras.saving.register_keras_serializable(package="keras_bert")
+class BertTokenizer:
+    """BERT's WordPiece tokenizer: the same ids as the original, on strings and on string tensors.
+
+    It is made of graph constants alone, so it works eagerly, in `tf.function`, in `tf.data` and in
+    SavedModels, where a stock TF Serving runs it. Special tokens are not added; written in a text, `[CLS]` is
+    four tokens like any other text. A word over 100 characters, or with a piece that is not in the
+    vocabulary, becomes the unknown token.
+
+    Args:
+        vocabulary: The tokens in the order of their ids, or the path of a `vocab.txt`.
+        lowercase: Whether to lowercase; the value of a checkpoint's `do_lower_case`.
+        strip_accents: Whether to strip accents; `None` does it when lowercasing, as the original does.
+        split_cjk: Whether to make every CJK ideograph a word of its own.
+        unknown_token: The token for words that cannot be spelled.
+
+    Example:
+        >>> tokenizer = BertTokenizer(["[UNK]", "un", "##aff", "##able", "!"])
+        >>> tokenizer(["Unaffable!", "¿"])
+        <tf.RaggedTensor [[1, 2, 3, 4], [0]]>
+        >>> tokenizer("Unaffable!").numpy()
+        array([1, 2, 3, 4], dtype=int32)
+    """
+
+    def __init__(
+        self,
+        vocabulary: Iterable[str] | str | os.PathLike,
+        *,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        split_cjk: bool = True,
+        unknown_token: str = "[UNK]",
+    ):
+        tokens = read_vocabulary(vocabulary) if isinstance(vocabulary, str | os.PathLike) else list(vocabulary)
+        self._ids = _number_tokens(tokens, unknown_token)
+        self._tokens = np.array(tokens, object)
+        self.lowercase = lowercase
+        self.strip_accents = strip_accents
+        self.split_cjk = split_cjk
+        self.unknown_token = unknown_token
+        rules = TextRules(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
+        self._graph = WordpieceGraph.build(tokens, unknown_token, rules)
+
+    # === Text to ids ===
+
+    def __call__(self, texts) -> tf.RaggedTensor | tf.Tensor:
+        """Return the ids of texts, int32, without special tokens.
+
+        Takes a string, (nested) lists of strings, or a string tensor, dense or ragged. The result has one
+        dimension more, which is ragged; a single string gives a vector.
+
+        Example:
+            >>> BertTokenizer(["[UNK]", "a", "b"])([["a b", "b"], ["c"]])
+            <tf.RaggedTensor [[[1, 2], [2]], [[0]]]>
+        """
+        texts = to_strings(texts)
+        return nest(texts, self._graph.tokenize(flatten(texts)))
+
+    def tokenize_with_offsets(self, texts, *, unit: str = "char"):
+        """Return `(ids, starts, ends)`: for each token also where it stands in the original text, int32.
+
+        `text[start:end]` is what the token was made of, from its first to its last character: accents that
+        were stripped at its end and spaces around it are outside. Where one character gives several tokens
+        (the letters of a Hangul syllable), each has the whole character. Offsets equal those of the Rust
+        `tokenizers`.
+
+        Args:
+            texts: As for calling the tokenizer.
+            unit: `"char"` counts code points, as Python's `str` does; `"byte"` counts bytes of UTF-8.
+
+        Example:
+            >>> tokenizer = BertTokenizer(["[UNK]", "un", "##able"])
+            >>> ids, starts, ends = tokenizer.tokenize_with_offsets("¡ Unable")
+            >>> list(zip(ids.numpy().tolist(), starts.numpy().tolist(), ends.numpy().tolist()))
+            [(0, 0, 1), (1, 2, 4), (2, 4, 8)]
+        """
+        if unit not in ("char", "byte"):
+            raise ValueError(f"unit={unit!r}; pass 'char' for offsets in characters or 'byte' for bytes of UTF-8.")
+        texts = to_strings(texts)
+        ids, first, last = self._graph.tokenize_with_bytes(flatten(texts))
+        starts, ends = locate(flatten(texts), ids.value_rowids(), first, last, unit)
+        return tuple(nest(texts, ragged) for ragged in (ids, ids.with_values(starts), ids.with_values(ends)))
+
+    def tokenize_flat(self, texts) -> tuple[np.ndarray, np.ndarray]:
+        """Return the ids of a list of texts in one vector, and where each text begins and ends in it, as NumPy.
+
+        Example:
+            >>> ids, splits = BertTokenizer(["[UNK]", "a", "b"]).tokenize_flat(["a b", "b"])
+            >>> ids.tolist(), splits.tolist()
+            ([1, 2, 2], [0, 2, 3])
+        """
+        ids = self(_flat_list(texts))
+        return ids.values.numpy(), ids.row_splits.numpy()
+
+    def tokenize_flat_with_offsets(self, texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return `(ids, splits, starts, ends)`: as `tokenize_flat`, with the offsets of each token in characters.
+
+        Example:
+            >>> ids, splits, starts, ends = BertTokenizer(["[UNK]", "a", "b"]).tokenize_flat_with_offsets(["a b"])
+            >>> starts.tolist(), ends.tolist()
+            ([0, 2], [1, 3])
+        """
+        ids, starts, ends = self.tokenize_with_offsets(_flat_list(texts))
+        return ids.values.numpy(), ids.row_splits.numpy(), starts.values.numpy(), ends.values.numpy()
+
+    def tokens(self, texts) -> tf.RaggedTensor | tf.Tensor:
+        """Return the tokens of texts as strings, in the shape of the ids.
+
+        Example:
+            >>> BertTokenizer(["[UNK]", "un", "##able"]).tokens(["Unable"])
+            <tf.RaggedTensor [[b'un', b'##able']]>
+        """
+        ids = self(texts)
+        table = tf.constant(self._tokens)
+        if isinstance(ids, tf.RaggedTensor):
+            return ids.with_flat_values(tf.gather(table, ids.flat_values))
+        return tf.gather(table, ids)
+
+    # === Ids to text ===
+
+    def detokenize(self, ids, *, skip_special_tokens: bool = False) -> tf.Tensor:
+        """Join the tokens of each row of ids into a text, in the graph.
+
+        Words come back lowercased and with spaces around punctuation: what cleaning removed is gone.
+
+        Args:
+            ids: Integers of shape `[tokens]` or `[..., tokens]`, dense or ragged.
+            skip_special_tokens: Whether to leave out `[PAD]`, `[CLS]`, `[SEP]`, `[MASK]` and the unknown token.
+
+        Example:
+            >>> tokenizer = BertTokenizer(["[UNK]", "[CLS]", "[SEP]", "un", "##able", "!"])
+            >>> tokenizer.detokenize([[1, 3, 4, 5, 2]], skip_special_tokens=True).numpy()
+            array([b'unable !'], dtype=object)
+        """
+        ids = to_ids(ids)
+        if ids.shape.rank == 1:
+            return self.detokenize(ids[None], skip_special_tokens=skip_special_tokens)[0]
+        if skip_special_tokens:
+            special = [self._ids[token] for token in {*SPECIAL_TOKENS, self.unknown_token} if token in self._ids]
+            is_special = tf.reduce_any(ids.flat_values[:, None] == tf.constant(sorted(special), tf.int32), -1)
+            ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(~is_special))
+        pieces = ids.with_flat_values(tf.gather(tf.constant(self._tokens), ids.flat_values))
+        return tf.ragged.map_flat_values(
+            tf.strings.regex_replace, tf.strings.reduce_join(pieces, axis=-1, separator=" "), " ##", ""
+        )
+
+    # === Vocabulary ===
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """The tokens, in the order of their ids."""
+        return self._tokens.tolist()
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many tokens there are."""
+        return len(self._tokens)
+
+    def token_to_id(self, token: str) -> int:
+        """Return the id of a token.
+
+        Example:
+            >>> BertTokenizer(["[UNK]", "a"]).token_to_id("a")
+            1
+        """
+        if token not in self._ids:
+            raise ValueError(f"{token!r} is not one of the {len(self._ids)} tokens; tokens() splits a text into them.")
+        return self._ids[token]
+
+    def id_to_token(self, index: int) -> str:
+        """Return the token with an id.
+
+        Example:
+            >>> BertTokenizer(["[UNK]", "a"]).id_to_token(1)
+            'a'
+        """
+        if not 0 <= index < len(self._tokens):
+            raise ValueError(f"There is no token {index}; ids go from 0 to {len(self._tokens) - 1}.")
+        return self._tokens[index]
+
+    @property
+    def pad_id(self) -> int:
+        """The id of `[PAD]`."""
+        return self.token_to_id("[PAD]")
+
+    @property
+    def cls_id(self) -> int:
+        """The id of `[CLS]`."""
+        return self.token_to_id("[CLS]")
+
+    @property
+    def sep_id(self) -> int:
+        """The id of `[SEP]`."""
+        return self.token_to_id("[SEP]")
+
+    @property
+    def mask_id(self) -> int:
+        """The id of `[MASK]`."""
+        return self.token_to_id("[MASK]")
+
+    @property
+    def unk_id(self) -> int:
+        """The id of the unknown token."""
+        return self._ids[self.unknown_token]
+
+    def save_vocabulary(self, path: str | os.PathLike) -> None:
+        """Write a `vocab.txt`, whole or not at all.
+
+        ```python
+        tokenizer.save_vocabulary("model/vocab.txt")
+        ```
+        """
+        write_vocabulary(self._tokens, path)
+
+    # === Config ===
+
+    def get_config(self) -> dict:
+        """Return the arguments that make this tokenizer again, ready for JSON."""
+        return {
+            "vocabulary": self.vocabulary,
+            "lowercase": self.lowercase,
+            "strip_accents": self.strip_accents,
+            "split_cjk": self.split_cjk,
+            "unknown_token": self.unknown_token,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict) -> "BertTokenizer":
+        """Make the tokenizer whose `get_config()` this is."""
+        return cls(**config)
+
+
+def _flat_list(texts):
+    texts = to_strings(texts)
+    if texts.shape.rank != 1:
+        raise ValueError(f"texts has {texts.shape.rank} dimensions; expected a flat list of strings.")
+    return texts
+
+
+def _number_tokens(tokens, unknown_token):
+    """Check a vocabulary and return its ids."""
+    ids = {}
+    for index, token in enumerate(tokens):
+        if (fault := find_fault(token)) or not isinstance(token, str):
+            raise ValueError(f"Token {index} of the vocabulary is {fault or repr(token)}; tokens are strings.")
+        if ids.setdefault(token, index) != index:
+            raise ValueError(f"Tokens {ids[token]} and {index} of the vocabulary are both {token!r}; keep one of them.")
+    if unknown_token not in ids:
+        raise ValueError(
+            f"unknown_token={unknown_token!r} is not among the {len(ids)} tokens of the vocabulary; add it."
+        )
+    return ids

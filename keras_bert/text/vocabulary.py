@@ -1,0 +1,225 @@
+"""Vocabularies: takes a `vocab.txt` or a corpus, gives the list of tokens; writes it down again.
+
+A room of its own because a vocabulary is made once, from files larger than memory, and used without any of
+that machinery. Learning is the WordPiece trainer of the Rust `tokenizers`; what is added here is that memory
+stays bounded and that the same corpus gives the same list, in the same order, every time.
+"""
+
+import glob
+import gzip
+import io
+import os
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from keras_bert.system.atomic_files import write_whole
+from keras_bert.text.unicode_tables import TextRules, spell
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_BLOCK_CHARACTERS = 1 << 16
+
+# === Files ===
+
+
+def read_vocabulary(path: str | os.PathLike) -> list[str]:
+    """Read a `vocab.txt`: one token a line, whose number is its id.
+
+    ```python
+    tokens = read_vocabulary("bert-base-uncased/vocab.txt")
+    ```
+    """
+    path = Path(path)
+    if not path.is_file():
+        hint = f"{path / 'vocab.txt'}" if path.is_dir() else "an existing file, or a list of tokens"
+        raise FileNotFoundError(f"No vocabulary file at {str(path)!r}; pass {hint}.")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with a mark
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error}); a vocabulary has one token a line.") from None
+    # Not splitlines(): real vocabularies have tokens such as U+2028 that it takes for line ends.
+    lines = text.removesuffix("\n").split("\n")
+    return [line.removesuffix("\r") for line in lines] if text else []
+
+
+def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike) -> None:
+    """Write a `vocab.txt`, whole or not at all.
+
+    ```python
+    write_vocabulary(learn_vocabulary("corpus/*.txt", 8000), "vocab.txt")
+    ```
+    """
+    tokens, path = list(tokens), Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a directory; pass the file to write, such as {path / 'vocab.txt'}.")
+    for index, token in enumerate(tokens):
+        if "\n" in token or token.endswith("\r"):
+            raise ValueError(f"Token {index} is {token!r}: a vocab.txt has one token a line, so none may end one.")
+    write_whole(path, "".join(f"{token}\n" for token in tokens))
+
+
+# === Learning ===
+
+
+def learn_vocabulary(
+    files: str | os.PathLike | Iterable[str | os.PathLike],
+    size: int,
+    *,
+    lowercase: bool = True,
+    strip_accents: bool | None = None,
+    split_cjk: bool = True,
+    min_frequency: int = 2,
+    special_tokens: Iterable[str] = SPECIAL_TOKENS,
+    limit_alphabet: int = 1000,
+    limit_bytes: int = 128_000_000,
+    seed: int = 0,
+    progress: bool = True,
+) -> list[str]:
+    """Learn a WordPiece vocabulary from text files, plain or `.gz`.
+
+    The text is read twice: once to count its characters, once to count words. Memory is bounded by
+    `limit_bytes`, not by the corpus: of a larger corpus a sample of blocks is used, drawn evenly over all
+    files. The result depends on the files and arguments alone.
+
+    Args:
+        files: A path or glob pattern, or several.
+        size: How many tokens, at most. A small corpus may give fewer.
+        lowercase, strip_accents, split_cjk: As for the `BertTokenizer` that will use the vocabulary.
+        min_frequency: How often a piece has to occur.
+        special_tokens: Tokens to begin with; their ids are 0, 1, …
+        limit_alphabet: How many different characters to keep, by frequency; words with others become unknown.
+        limit_bytes: How much text to learn from. Natural text takes about five times as much memory, text
+            in which hardly a word comes twice up to eighty times.
+        seed: Seed of the sample.
+        progress: Whether to show progress bars.
+
+    Returns:
+        The tokens, in the order of their ids.
+
+    Example:
+        ```python
+        tokens = learn_vocabulary("corpus/*.txt.gz", 8000)
+        tokenizer = BertTokenizer(tokens)
+        ```
+    """
+    paths, special_tokens = _find_files(files), list(special_tokens)
+    rules = TextRules(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
+    if "[UNK]" not in special_tokens or len(set(special_tokens)) < len(special_tokens):
+        raise ValueError(f"special_tokens={special_tokens} must be different tokens with '[UNK]' among them.")
+    counts = _count_characters(paths, progress)
+    alphabet, suffixes = _choose_alphabet(counts, rules, limit_alphabet)
+    if not alphabet:
+        raise ValueError(f"There is no text to learn from in {len(paths)} file(s), the first of them {paths[0]}.")
+    needed = len(special_tokens) + len(alphabet) + len(suffixes)
+    if size < needed:
+        raise ValueError(
+            f"size={size} is too small: {len(special_tokens)} special tokens and {len(alphabet)} characters, "
+            f"at the start of words and within, need {needed}. Ask for more, or lower limit_alphabet."
+        )
+    fraction = min(1.0, limit_bytes / max(1, _count_bytes(counts)))
+    blocks = _read_blocks(paths, "counting words", progress)
+    chooser = random.Random(seed)
+    sample = (block for block in blocks if fraction == 1 or chooser.random() < fraction)
+    return _train(sample, size, rules, min_frequency, [*special_tokens, *suffixes], alphabet)
+
+
+def _train(texts, size, rules, min_frequency, first_tokens, alphabet):
+    """Run the trainer on texts.
+
+    Left alone, it numbers characters within words (`##a`) in the order of a randomly seeded hash table, and
+    settles ties by those numbers. Named as special tokens they have fixed ones, and the result is always the
+    same.
+    """
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=rules.split_cjk,
+        strip_accents=rules.strip_accents,
+        lowercase=rules.lowercase,
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=min_frequency,
+        special_tokens=first_tokens,
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    ids = tokenizer.get_vocab()
+    return sorted(ids, key=ids.get)
+
+
+def _find_files(files):
+    patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
+    found = {}  # a set that keeps the order
+    for pattern in map(os.fspath, patterns):
+        paths = [pattern] if os.path.isfile(pattern) else sorted(filter(os.path.isfile, glob.glob(pattern)))
+        if not paths:
+            raise FileNotFoundError(f"No file matches {pattern!r}; pass existing text files or a pattern for them.")
+        found.update(dict.fromkeys(paths))
+    if not found:
+        raise ValueError("files is empty; pass at least one text file to learn from.")
+    return list(found)
+
+
+def _read_blocks(paths, title, progress) -> Iterator[str]:
+    """Yield the text of all files in blocks that end between words."""
+    total = sum(os.path.getsize(path) for path in paths)
+    with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=not progress) as bar:
+        for path in paths:
+            before = 0
+            with open(path, "rb") as raw, _decode(raw, path) as file:
+                for block in _cut_blocks(file, path):
+                    yield block
+                    now = raw.tell()
+                    bar.update(now - before)
+                    before = now
+
+
+def _decode(raw, path):
+    return io.TextIOWrapper(gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw, encoding="utf-8")
+
+
+def _cut_blocks(file, path):
+    rest = ""
+    try:
+        while chunk := file.read(_BLOCK_CHARACTERS):
+            text = rest + chunk
+            cut = text.rfind("\n") + 1 or text.rfind(" ") + 1 or len(text)
+            yield text[:cut]
+            rest = text[cut:]
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is not whole UTF-8 text ({error}); convert or leave it out.") from error
+    if rest:
+        yield rest
+
+
+def _count_characters(paths, progress):
+    counts = np.zeros(0x110000, np.int64)
+    for block in _read_blocks(paths, "counting characters", progress):
+        found = np.bincount(np.frombuffer(block.encode("utf-32-le"), np.uint32))
+        counts[: len(found)] += found
+    return counts
+
+
+def _count_bytes(counts):
+    return sum(int(counts[least:].sum()) for least in (0, 0x80, 0x800, 0x10000))
+
+
+def _choose_alphabet(counts, rules, limit):
+    """Return the most frequent normalized characters, and `##` with those that stand within words."""
+    frequency, within = {}, set()
+    for code in np.flatnonzero(counts):
+        spelled = spell(chr(code), rules)
+        for char in spelled.replace(" ", ""):
+            frequency[char] = frequency.get(char, 0) + int(counts[code])
+        within.update("" if spelled.startswith(" ") else spelled)
+    chosen = sorted(sorted(frequency), key=frequency.get, reverse=True)[:limit]
+    return sorted(chosen), [f"##{char}" for char in sorted(within.intersection(chosen))]
