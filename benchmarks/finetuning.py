@@ -75,7 +75,7 @@ def torch(arguments):
     from transformers import BertForSequenceClassification, get_linear_schedule_with_warmup
 
     import keras_bert
-    from keras_bert.checkpoint.installed import find_installed
+    from keras_bert.checkpoint.hub import find_installed
 
     keras_bert.keep_freed_memory()
     classifier, train, dev = prepare(arguments)

@@ -100,3 +100,56 @@ def mean_by_owner(values: np.ndarray, owners: np.ndarray) -> np.ndarray:
     sums = np.zeros((owners.max() + 1, *values.shape[1:]), "float64")
     np.add.at(sums, owners, values)
     return (sums / np.bincount(owners)[:, None]).astype(values.dtype)
+
+
+@dataclass(frozen=True)
+class AspectPolarity:
+    """What a text says of an aspect, with its probability."""
+
+    aspect: str
+    label: str
+    probability: float
+
+    def __str__(self) -> str:
+        return f"{self.aspect}: {self.label} ({self.probability:.0%})"
+
+
+def choose_polarities(logits: np.ndarray, labels: Sequence[str], aspects: Sequence[str]) -> list[AspectPolarity]:
+    """The likeliest polarity of each aspect, from logits `[aspects, classes]`.
+
+    Example:
+        >>> print(choose_polarities(np.array([[0.0, 3.0]]), ["negative", "positive"], ["food"])[0])
+        food: positive (95%)
+    """
+    best = [rank_labels(row, labels)[0] for row in logits]
+    return [AspectPolarity(aspect, label.name, label.probability) for aspect, label in zip(aspects, best, strict=True)]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of the choices of a question, its place among them, and the probability that it is the right one."""
+
+    text: str
+    index: int
+    probability: float
+
+    def __str__(self) -> str:
+        return f"{self.text} ({self.probability:.0%})"
+
+
+def rank_choices(scores: np.ndarray, choices: Sequence[str]) -> list[Choice]:
+    """All choices of one question, the likeliest first.
+
+    Args:
+        scores: A number for each choice, `[choices]`.
+        choices: Their texts.
+
+    Example:
+        >>> [str(choice) for choice in rank_choices(np.array([0.0, 3.0]), ["by boat", "on foot"])]
+        ['on foot (95%)', 'by boat (5%)']
+    """
+    if np.shape(scores) != (len(choices),):
+        raise ValueError(f"There are scores of shape {np.shape(scores)} for {len(choices)} choices; expected one each.")
+    probabilities = softmax(np.asarray(scores, np.float64))
+    order = np.argsort(-probabilities, kind="stable")
+    return [Choice(choices[index], int(index), float(probabilities[index])) for index in order]

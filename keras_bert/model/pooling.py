@@ -5,6 +5,7 @@ because the encoder's pooler and the vectors of sentences are the same mean. Dra
 product with the mask, so that TFLite needs built-in ops alone and XNNPACK takes them all.
 """
 
+import keras
 from keras import ops
 
 
@@ -38,3 +39,15 @@ def mean_of_tokens(states, visible, starts=None, *, packed: bool = False):
 def _shares(owners, starts, dtype):
     numbers = ops.arange(1, ops.shape(starts)[-1] + 1, dtype="int32")[:, None]
     return ops.cast(ops.equal(ops.cast(owners, "int32"), numbers), dtype)
+
+
+def grouped_model(model: keras.Model, output: str, group: int, *, name: str) -> keras.Model:
+    """A model over packed rows whose output for single texts, `[B * G, …]`, is that of groups, `[B, G, …]`.
+
+    Example:
+        ```python
+        grouped_model(embedder, "sentence_embedding", 2, name="pair_embeddings")
+        ```
+    """
+    vectors = model.output[output]
+    return keras.Model(model.input, {name: ops.reshape(vectors, (-1, group, *vectors.shape[1:]))}, name=model.name)

@@ -21,6 +21,7 @@ from keras_bert.pretraining.sampled_softmax import (
     SampledPerplexity,
     sampled_masked_lm_logits,
 )
+from keras_bert.training.training_model import TrainingModel
 
 MAX_EXAMPLES = 16  # of a packed row
 
@@ -185,3 +186,23 @@ def pretrained_encoder(model: keras.Model, *, return_attentions: bool = False) -
     encoder = bert_encoder(config, return_attentions=return_attentions)
     copy_weights(model, encoder, allow_missing=True)  # without next sentences there is no pooler
     return encoder
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class TokenCountingModel(TrainingModel):
+    """A `TrainingModel` whose logs have `tokens`: how many the epoch has read so far.
+
+    Example:
+        ```python
+        model = pretraining_model(config, model_class=TokenCountingModel)
+        ```
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.token_count = keras.metrics.Sum(name="tokens")
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """As `keras.Model.compute_metrics`, and counts."""
+        self.token_count.update_state(ops.cast(x["padding_mask"] > 0, "float32"))
+        return super().compute_metrics(x, y, y_pred, sample_weight)

@@ -25,10 +25,9 @@ from keras_bert.pretraining.batches import (
     validation_batches,
 )
 from keras_bert.pretraining.corpus.manifest import load_manifest
-from keras_bert.pretraining.model import losses_and_metrics, pretraining_model
+from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
 from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.records import HISTORY, RecordHistory, StopOnNaN, read_history, write_plan
-from keras_bert.pretraining.token_count import TokenCountingModel
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
 from keras_bert.training.optimizers import bert_optimizer

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from keras_bert.checkpoint import CheckpointError, load_tokenizer
-from keras_bert.checkpoint.installed import INSTALLED, find_installed
+from keras_bert.checkpoint.hub import INSTALLED, find_installed
 
 NAME = "all-MiniLM-L6-v2"
 

@@ -218,7 +218,7 @@ def test_citation_and_workflow_fit_the_package():
     targets = {word for step in steps for word in re.findall(r"make (\w+)", step)}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert targets >= {"lint", "test"} and all(f"\n{target}:" in makefile for target in targets)
-    from keras_bert.checkpoint.installed import INSTALLED
+    from keras_bert.checkpoint.hub import INSTALLED
 
     for weights in INSTALLED.values():
         assert weights.sha256 in (ROOT / "SECURITY.md").read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ import keras_bert
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.cli import main, make_parser
 from keras_bert.cli.tasks.table import find_task
-from keras_bert.decoding.aspects import AspectPolarity
+from keras_bert.decoding.labels import AspectPolarity
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
 from keras_bert.tasks.classification.aspect import AspectClassifier

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from keras_bert.checkpoint import load_model, save_pretrained
-from keras_bert.decoding.choices import Choice, rank_choices
+from keras_bert.decoding.labels import Choice, rank_choices
 from keras_bert.finetuning.recipes import RECIPES
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder

@@ -4,7 +4,7 @@ import numpy as np
 
 from export.runtime.readers.reader import Reader
 from keras_bert.batching.prepared_data import PreparedData
-from keras_bert.decoding.choices import rank_choices
+from keras_bert.decoding.labels import rank_choices
 from keras_bert.tasks.multiple_choice.files import as_choices, is_question
 from keras_bert.text.tokenized_texts import tokenize_texts
 

@@ -6,7 +6,7 @@ from export.runtime.readers.entities import TAG_SETTINGS, locate_inputs, same_en
 from export.runtime.readers.labels import ranked_labels
 from export.runtime.readers.reader import Reader, check_width
 from export.runtime.readers.settings import Setting, list_of
-from keras_bert.decoding.commands import Command
+from keras_bert.decoding.entities import Command
 from keras_bert.tasks.tagging.rows import arrange_words, read_entities
 
 

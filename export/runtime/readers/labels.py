@@ -6,7 +6,7 @@ import numpy as np
 
 from export.runtime.readers.reader import Reader, check_width, cut_or_windows, split_at_tab, split_pairs
 from keras_bert.decoding import Label, choose_labels, inverse_sigmoid, mean_by_owner, sigmoid, softmax, sort_labels
-from keras_bert.decoding.aspects import AspectPolarity
+from keras_bert.decoding.labels import AspectPolarity
 from keras_bert.text.tokenized_texts import tokenize_texts
 
 # What the file of each kind gives.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_bert.data.inputs import as_rows
-from keras_bert.decoding.aspects import choose_polarities
+from keras_bert.decoding.labels import choose_polarities
 from keras_bert.tasks.classification.aspect_files import read_aspects
 from keras_bert.tasks.classification.task import TextClassifier
 

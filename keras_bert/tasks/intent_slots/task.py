@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_bert.checkpoint import load_labels
 from keras_bert.decoding import softmax
-from keras_bert.decoding.commands import Command
+from keras_bert.decoding.entities import Command
 from keras_bert.decoding.tags import OUTSIDE, split_tag
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.model.heads import bert_model

@@ -17,11 +17,11 @@ from keras_bert.checkpoint import load_model
 from keras_bert.checkpoint.files import read_json, write_json
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.loading import open_checkpoint
-from keras_bert.decoding.choices import Choice, rank_choices
+from keras_bert.decoding.labels import Choice, rank_choices
 from keras_bert.evaluation.ranking import ChoiceReport, choice_report
 from keras_bert.finetuning.best_weights import Score
-from keras_bert.model.grouped_model import grouped_model
 from keras_bert.model.heads import bert_model
+from keras_bert.model.pooling import grouped_model
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.multiple_choice.files import ChoiceRows, as_choices, is_question
 from keras_bert.text.tokenized_texts import tokenize_texts

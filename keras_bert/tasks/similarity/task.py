@@ -23,7 +23,7 @@ from keras_bert.decoding.similarity import Hit, cosine_matrix, normalize_vectors
 from keras_bert.evaluation.ranking import RetrievalReport, retrieval_report
 from keras_bert.evaluation.reports import regression_report
 from keras_bert.finetuning.best_weights import Score
-from keras_bert.model.grouped_model import grouped_model
+from keras_bert.model.pooling import grouped_model
 from keras_bert.tasks.base.task import Task, is_pair_of_xy
 from keras_bert.tasks.similarity.files import as_sentence_groups
 from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
