@@ -20,7 +20,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 
 import keras_bert
-from keras_bert.batching.length_buckets import bucket_boundaries, length_sorted_batches
+from keras_bert.batching.length_buckets import length_sorted_batches
+from keras_bert.batching.widths import bucket_boundaries
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.data.glue import read_glue
 from keras_bert.tasks.similarity.task import SentenceEmbedder

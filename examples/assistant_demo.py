@@ -26,7 +26,7 @@ keras_bert.quiet_tensorflow()
 import numpy as np
 
 import export
-from export.search.candidates import lean_sizes
+from export.search.proposals import lean_sizes
 from keras_bert.data.assistant import intents
 
 LENGTH = 28  # tokens; the longest command of the data set has 26

@@ -15,7 +15,7 @@ _HOMES = {
     "convert": "tflite.conversion",
     "deploy": "deployment.deploying",
     "distill": "distillation.training",
-    "list_candidates": "search.candidates",
+    "list_candidates": "search.proposals",
     "load": "runtime",
     "make_student": "compression.students",
     "prune": "compression.pruning",
@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from export.quantization.mixed_precision import choose_precision
     from export.quantization.training import train_quantized
     from export.runtime import load
-    from export.search.candidates import Candidate, ModelPlan, list_candidates
+    from export.search.candidates import Candidate, ModelPlan
+    from export.search.proposals import list_candidates
     from export.serving.saving import save_serving
     from export.tflite.conversion import convert
     from export.verification.latency import benchmark

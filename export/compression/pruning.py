@@ -23,7 +23,7 @@ from export.tasks.teacher_labels import label_texts
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.layerwise_adamw import layer_depth
 from keras_bert.finetuning.recipes import Recipe, find_recipe
-from keras_bert.finetuning.run import FinetuneReport
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.tasks.base.task import Task
 

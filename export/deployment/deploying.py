@@ -13,9 +13,10 @@ from typing import Any
 from export.deployment.files import write_deployment
 from export.deployment.proof import gather_proof
 from export.deployment.result import Deployment
-from export.search.candidates import Candidate, list_candidates
+from export.search.candidates import Candidate
 from export.search.data import read_data
 from export.search.intervals import least_half_width, needed_examples
+from export.search.proposals import list_candidates
 from export.search.run import Search
 from export.search.trials import choose
 from export.verification.parity import VerificationError

@@ -23,11 +23,11 @@ from export.tasks.measuring import choose_metric, for_data
 from export.tasks.teacher_labels import label_texts
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.finetuning.recipes import Recipe, find_recipe
-from keras_bert.finetuning.run import FinetuneReport
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.tasks.base.task import Task, is_pair_of_xy
 from keras_bert.tasks.multiple_choice.task import MultipleChoice
 from keras_bert.tasks.similarity.task import SentenceEmbedder
-from keras_bert.text.tokenized_texts import TokenVectors
+from keras_bert.text.token_labels import TokenVectors
 
 
 def distill(

@@ -22,7 +22,7 @@ from export.quantization.statistics import MAX_ROWS, token_rows
 from export.recipes import Recipe, find_recipe
 from export.tflite.quantized_tables import SMALLEST_TABLE, round_rows, row_scales
 from keras_bert.finetuning.recipes import Recipe as TrainingRecipe
-from keras_bert.finetuning.run import FinetuneReport
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.encoder import encoder_config
 from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.tasks.base.task import Task

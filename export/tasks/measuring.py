@@ -12,8 +12,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.batching.length_buckets import bucket_boundaries, bucketed_batches
+from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.batching.widths import bucket_boundaries
 from keras_bert.finetuning.recipes import Recipe
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss

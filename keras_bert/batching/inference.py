@@ -9,12 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.batching.length_buckets import (
-    bucket_boundaries,
-    length_sorted_batches,
-    restore_order,
-    restore_token_order,
-)
+from keras_bert.batching.length_buckets import length_sorted_batches, restore_order, restore_token_order
+from keras_bert.batching.widths import bucket_boundaries
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.text.tokenized_texts import TokenizedTexts
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from keras_bert.text.tokenized_texts import TokenizedTexts, TokenLabels
+from keras_bert.text.token_labels import TokenLabels
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 if TYPE_CHECKING:
     from typing_extensions import Self

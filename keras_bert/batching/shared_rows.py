@@ -21,7 +21,8 @@ import tensorflow as tf
 
 from keras_bert.batching.datasets import prompt
 from keras_bert.batching.length_buckets import check_column, has_token_labels
-from keras_bert.text.tokenized_texts import TokenizedTexts, TokenLabels, TokenVectors
+from keras_bert.text.token_labels import TokenLabels, TokenVectors
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === Shapes ===
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.batching.length_buckets import bucket_boundaries, bucketed_batches
+from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.batching.shared_rows import packed_batches, packed_shape
+from keras_bert.batching.widths import bucket_boundaries
 
 
 def training_batches(

@@ -10,21 +10,21 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from keras_bert.finetuning.best_weights import KeepBest, Score
 from keras_bert.finetuning.heads_first import train_heads
 from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
 from keras_bert.finetuning.mixout import MixoutModel
-from keras_bert.finetuning.recipes import RECIPES, Recipe
+from keras_bert.finetuning.recipes import Recipe
+from keras_bert.finetuning.report import FinetuneReport, Run
 from keras_bert.finetuning.run_identity import batch_part, check_same_run, loss_part, model_parts, note_kept, note_parts
-from keras_bert.finetuning.trained_parts import ParameterCount, choose_trained, reinitialize_top
+from keras_bert.finetuning.trained_parts import choose_trained, reinitialize_top
 from keras_bert.finetuning.weight_averaging import RunWeights, average_runs
 from keras_bert.model.weights import to_numpy
 from keras_bert.system.atomic_files import write_whole
@@ -33,125 +33,6 @@ from keras_bert.training.training_model import TrainingModel
 
 # XLA takes some seconds to compile a step, and saves a sixth of every step after it.
 _STEPS_THAT_PAY_FOR_XLA = 150
-
-
-@dataclass(frozen=True)
-class Run:
-    """What became of one seed.
-
-    Args:
-        seed: The seed.
-        score: The best score.
-        degenerate: Whether the model gives every text the same answer.
-        steps: How many it took.
-        seconds: How long.
-        epochs: How many times through the data that is, and `planned_epochs` how many the recipe asks for.
-        best_epoch: The number of the measurement, as in the history, whose weights were the best.
-        stopped_early: Whether it ended because nothing was gained any more (`Recipe.patience`).
-        reused: Whether it had ended before, and was taken from its directory.
-    """
-
-    seed: int
-    score: float
-    degenerate: bool
-    steps: int
-    seconds: float
-    epochs: float | None = None
-    planned_epochs: float | None = None
-    best_epoch: int | None = None
-    stopped_early: bool = False
-    reused: bool = field(default=False, compare=False)
-
-    def __str__(self) -> str:
-        words = [f"{self.steps} steps, {self.seconds:.0f} s"]
-        if self.stopped_early:
-            words.append(f"stopped early after {self.epochs:.3g} of {self.planned_epochs:.3g} epochs")
-        if self.degenerate:
-            words.append("degenerate: one class for every text")
-        if self.reused:
-            words.append("had ended before: taken from its directory")
-        return "   ".join(words)
-
-
-@dataclass(frozen=True)
-class FinetuneReport:
-    """What a fine-tuning did. Prints as a small table.
-
-    Args:
-        recipe: The recipe.
-        metric: What `score` measures on the validation data.
-        runs: One for each seed, degenerate ones that were started again included.
-        parameters: How many parameters trained.
-        history: The measurements of the best run.
-        interrupted: Whether Ctrl-C ended it; the model is then the best so far.
-        averaged: The seeds whose weights the model is the mean of (`Recipe.average`); empty where it is that of `best`.
-        averaged_score: The score of that mean.
-        notes: What was cut or dropped on the way.
-    """
-
-    recipe: Recipe
-    metric: str
-    runs: tuple[Run, ...]
-    parameters: ParameterCount
-    history: tuple[dict, ...]
-    interrupted: bool = False
-    averaged: tuple[int, ...] = ()
-    averaged_score: float | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def score(self) -> float:
-        """What the model that was kept scores on the validation data; NaN where there is none."""
-        return self.best.score if self.averaged_score is None else self.averaged_score
-
-    @property
-    def best(self) -> Run:
-        """The best run, whose model was kept unless the runs were averaged."""
-        return max(self.runs, key=lambda run: (not run.degenerate, np.nan_to_num(run.score, nan=-np.inf)))
-
-    @property
-    def mean(self) -> float:
-        """The mean score over the seeds, without degenerate runs that were started again."""
-        return float(np.mean([run.score for run in self.counted]))
-
-    @property
-    def std(self) -> float:
-        """The standard deviation over the seeds."""
-        return float(np.std([run.score for run in self.counted]))
-
-    @property
-    def counted(self) -> tuple[Run, ...]:
-        """One run for each seed that was asked for: degenerate ones only where no restart replaced them."""
-        good = [run for run in self.runs if not run.degenerate]
-        bad = [run for run in self.runs if run.degenerate]
-        return tuple((good + bad)[: max(len(self.recipe.seeds), len(good))])
-
-    def __str__(self) -> str:
-        lines = [str(self.recipe), f"{self.parameters}"]
-        lines += [f"  seed {run.seed:<6} {self.metric} {run.score:.4f}   {run}" for run in self.runs]
-        if len(self.runs) > 1:
-            is_mean = len(self.averaged) > 1
-            seeds = f"the mean of seeds {', '.join(map(str, self.averaged))}" if is_mean else f"seed {self.best.seed}"
-            kept = f"kept {seeds}: {self.score:.4f}"
-            lines.append(f"  mean {self.metric} {self.mean:.4f} ± {self.std:.4f}; {kept}")
-        if self.interrupted:
-            lines.append("  interrupted: the model is the best so far")
-        elif self.best.degenerate:
-            lines.append(f"  {self._advice()}")
-        if any(run.stopped_early for run in self.runs):
-            times = f"{self.recipe.patience} measurement{'s' * (self.recipe.patience != 1)}"
-            lines.append(f"  stopped early: {times} without a gain; patience=None trains to the end")
-        return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
-
-    def _advice(self):
-        """What to try when a model has learned nothing."""
-        few = RECIPES["few_sample"].steps
-        if self.best.steps < few and self.recipe.name != "few_sample":
-            own = self.best.steps
-            way = f"{own} steps are few: try the recipe few_sample, which takes at least {few}, or more epochs"
-        else:
-            way = "try another learning rate, and look whether texts and labels belong together"
-        return f"the model has learned nothing yet; {way}"
 
 
 def finetune(

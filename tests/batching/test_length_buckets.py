@@ -8,13 +8,8 @@ import pytest
 import tensorflow as tf
 from tiny_models import TINY
 
-from keras_bert.batching.length_buckets import (
-    bucket_boundaries,
-    bucketed_batches,
-    length_sorted_batches,
-    restore_order,
-    tokenize_texts,
-)
+from keras_bert.batching.length_buckets import bucketed_batches, length_sorted_batches, restore_order, tokenize_texts
+from keras_bert.batching.widths import bucket_boundaries
 from keras_bert.model.heads import bert_model
 from keras_bert.text.packing import pack
 from keras_bert.text.tokenizer import BertTokenizer

@@ -16,7 +16,8 @@ from keras_bert.finetuning.heads_first import train_heads
 from keras_bert.finetuning.layerwise_adamw import LayerwiseAdamW, finetuning_optimizer, layer_depth
 from keras_bert.finetuning.mixout import MixoutModel
 from keras_bert.finetuning.recipes import RECIPES, Recipe, find_recipe
-from keras_bert.finetuning.run import FinetuneReport, Run, finetune
+from keras_bert.finetuning.report import FinetuneReport, Run
+from keras_bert.finetuning.run import finetune
 from keras_bert.finetuning.run_identity import digest, loss_part
 from keras_bert.finetuning.trained_parts import ParameterCount, choose_trained, reinitialize_top
 from keras_bert.finetuning.weight_averaging import RunWeights, average_runs

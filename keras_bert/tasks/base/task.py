@@ -24,7 +24,8 @@ from keras_bert.checkpoint import load_encoder, load_model
 from keras_bert.checkpoint.saving import saving_pretrained
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.recipes import Recipe, find_recipe
-from keras_bert.finetuning.run import FinetuneReport, finetune
+from keras_bert.finetuning.report import FinetuneReport
+from keras_bert.finetuning.run import finetune
 from keras_bert.finetuning.run_identity import example_parts
 from keras_bert.finetuning.trained_parts import is_head
 from keras_bert.model.config import BertConfig

@@ -12,7 +12,8 @@ import numpy as np
 
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.generation.files import GenerationRows, Source
-from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, TokenLabels
+from keras_bert.text.token_labels import TokenLabels
+from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts
 
 
 @dataclass(frozen=True)

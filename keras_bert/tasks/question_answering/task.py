@@ -13,7 +13,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.batching.length_buckets import bucket_boundaries, length_sorted_batches, restore_order
+from keras_bert.batching.length_buckets import length_sorted_batches, restore_order
+from keras_bert.batching.widths import bucket_boundaries
 from keras_bert.checkpoint import load_model
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.loading import open_checkpoint

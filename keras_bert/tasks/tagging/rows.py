@@ -13,7 +13,8 @@ import numpy as np
 
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.entities import Entity, find_entities, widest_context
-from keras_bert.text.tokenized_texts import FlatTokenizer, TokenLabels, tokenize_words
+from keras_bert.text.token_labels import TokenLabels
+from keras_bert.text.tokenized_texts import FlatTokenizer, tokenize_words
 from keras_bert.text.words import split_words
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ from tests.tiny_tasks import pretrained_directory, reviews
 from export.cli.deploy import read_seconds
 from export.deployment.manifest import check_manifest, write_manifest
 from export.deployment.proof import _confusion
-from export.search.candidates import Candidate, ModelPlan, lean_sizes, list_candidates, spread_lengths, student_sizes
+from export.search.candidates import Candidate, ModelPlan
 from export.search.costs import Costs, work_of
 from export.search.data import read_data
 from export.search.intervals import least_half_width, needed_examples, score_interval
 from export.search.models import flat_texts
+from export.search.proposals import lean_sizes, list_candidates, spread_lengths, student_sizes
 from export.search.trials import SKIPPED, Trial, as_table, choose, pareto_front
 from export.tasks.outputs import app_outputs
 from keras_bert.finetuning.recipes import Recipe
