@@ -14,10 +14,9 @@ import keras
 import numpy as np
 
 from export.quantization.matrices import NamedMatrix, dense_layers
-from export.quantization.rounding import round_to_scales, round_weights
+from export.quantization.rounding import bits_of, round_to_scales, round_weights
 from export.quantization.static_plan import StaticLayer
 from export.recipes import Recipe
-from export.tflite.quantized_matrices import bits_of
 from keras_bert.model.weights import to_numpy
 from keras_bert.tasks.base.quantization_ranges import LearnedRanges
 from keras_bert.tasks.base.task import Task

@@ -14,10 +14,10 @@ import numpy as np
 
 from export.quantization.learned_scales import DynamicNumbers, Numbers, StaticNumbers, static_numbers
 from export.quantization.matrices import dense_layers
+from export.quantization.rounding import bits_of, round_matrix
 from export.quantization.static_plan import plan_static
 from export.quantization.training_model import observe
 from export.recipes import RECIPES, Recipe, find_recipe
-from export.tflite.quantized_matrices import bits_of, round_matrix
 from keras_bert.model.weights import to_numpy
 from keras_bert.tasks.base.task import Task
 

@@ -7,6 +7,8 @@ the later columns of a row make up for what the earlier ones lost, on what the l
 
 import numpy as np
 
+from export.quantization.statistics import LayerStatistics
+
 
 def round_weights(
     weights: np.ndarray, bits: int, importance: np.ndarray | None = None
@@ -87,3 +89,60 @@ def pack_int4(integers: np.ndarray) -> np.ndarray:
 
 def _round(weights, scale, top):
     return np.clip(np.round(weights / scale[:, None]), -top, top)
+
+
+SMALLEST_TABLE = 4096  # values; a smaller table is not worth the two more ops
+
+
+def row_scales(values: np.ndarray, bits: int) -> np.ndarray:
+    """The scale of each row, `[rows, 1]`: its largest value is the end of the integers; of 4 bits, where every step
+    counts, the one with the least error, beyond which values are cut. Rounded values keep their scale.
+
+    Example:
+        >>> row_scales(np.array([[2.0, -254.0]]), 8).tolist()
+        [[2.0]]
+    """
+    widest = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / (2 ** (bits - 1) - 1)
+    if bits != 4:
+        return widest
+    shares = np.linspace(1.0, 0.5, 26)
+    errors = np.stack([np.square(round_rows(values, share * widest, 4) - values).sum(axis=1) for share in shares])
+    return shares[errors.argmin(axis=0)][:, None] * widest
+
+
+def round_rows(values: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
+    """What a table holds of its values: multiples of each row's scale.
+
+    Example:
+        >>> round_rows(np.array([[1.2, -9.0]]), np.array([[1.0]]), 4).tolist()
+        [[1.0, -7.0]]
+    """
+    return _integers(values, scales, bits) * scales
+
+
+def _integers(values, scales, bits):
+    top = 2 ** (bits - 1) - 1
+    return np.clip(np.round(values / scales), -top, top)
+
+
+_FEW_OUTPUTS = 32
+
+
+def bits_of(weights: np.ndarray, bits: int) -> int:
+    """How many bits a matrix `[outputs, inputs]` gets where most get `bits`.
+
+    Example:
+        >>> bits_of(np.zeros((2, 384)), 4), bits_of(np.zeros((384, 384)), 4)
+        (8, 4)
+    """
+    return 8 if len(weights) < _FEW_OUTPUTS else bits
+
+
+def round_matrix(
+    weights: np.ndarray, bits: int, statistics: LayerStatistics | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Integers and scales of a matrix of a dynamic product."""
+    bits = bits_of(weights, bits)
+    if bits == 8 or statistics is None:
+        return round_weights(weights, bits)
+    return round_with_data(weights, bits, statistics.moments)

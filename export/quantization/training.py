@@ -18,9 +18,9 @@ from export.distillation.losses import Logits
 from export.distillation.training import distill
 from export.quantization.learned_scales import pack_numbers
 from export.quantization.matrices import dense_layers
+from export.quantization.rounding import SMALLEST_TABLE, round_rows, row_scales
 from export.quantization.statistics import MAX_ROWS, token_rows
 from export.recipes import Recipe, find_recipe
-from export.tflite.quantized_tables import SMALLEST_TABLE, round_rows, row_scales
 from keras_bert.finetuning.recipes import Recipe as TrainingRecipe
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.encoder import encoder_config

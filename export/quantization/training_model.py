@@ -40,8 +40,8 @@ from export.quantization.fake_quantizers import (
 )
 from export.quantization.learned_scales import DynamicNumbers, Numbers, StaticNumbers
 from export.quantization.matrices import dense_layers
+from export.quantization.rounding import SMALLEST_TABLE
 from export.quantization.statistics import LayerStatistics, new_statistics, rows_of
-from export.tflite.quantized_tables import SMALLEST_TABLE
 
 # === Products ===
 

@@ -12,12 +12,11 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from export.file.editor import drop_unused, editors
-from export.quantization.rounding import pack_int4, round_weights, round_with_data
+from export.quantization.rounding import bits_of, pack_int4, round_matrix
 from export.quantization.static_plan import StaticLayer
 from export.quantization.statistics import LayerStatistics, matrix_of
 
 PER_CHANNEL = 12  # the version of FULLY_CONNECTED that has a scale for each row
-_FEW_OUTPUTS = 32
 
 
 # === Float16: storage alone ===
@@ -78,26 +77,6 @@ def quantize_dynamic(
             operator.builtinOptions.asymmetricQuantizeInputs = True
             operator.opcodeIndex = editor.opcode("FULLY_CONNECTED", PER_CHANNEL)
     drop_unused(model)
-
-
-def bits_of(weights: np.ndarray, bits: int) -> int:
-    """How many bits a matrix `[outputs, inputs]` gets where most get `bits`.
-
-    Example:
-        >>> bits_of(np.zeros((2, 384)), 4), bits_of(np.zeros((384, 384)), 4)
-        (8, 4)
-    """
-    return 8 if len(weights) < _FEW_OUTPUTS else bits
-
-
-def round_matrix(
-    weights: np.ndarray, bits: int, statistics: LayerStatistics | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Integers and scales of a matrix of a dynamic product."""
-    bits = bits_of(weights, bits)
-    if bits == 8 or statistics is None:
-        return round_weights(weights, bits)
-    return round_with_data(weights, bits, statistics.moments)
 
 
 def _store(editor, bits, integers, scales):

@@ -11,8 +11,7 @@ text looks up takes them apart, with ops that every runtime has; tables of a 4-b
 import numpy as np
 
 from export.file.editor import drop_unused, editors
-
-SMALLEST_TABLE = 4096  # values; a smaller table is not worth the two more ops
+from export.quantization.rounding import SMALLEST_TABLE, _integers, row_scales
 
 
 def quantize_tables(model, bits: int) -> None:
@@ -32,37 +31,6 @@ def quantize_tables(model, bits: int) -> None:
             operators += _rewrite(editor, operator, values, stored, 4 if is_packed else max(8, bits))
         editor.graph.operators = operators
     drop_unused(model)
-
-
-def row_scales(values: np.ndarray, bits: int) -> np.ndarray:
-    """The scale of each row, `[rows, 1]`: its largest value is the end of the integers; of 4 bits, where every step
-    counts, the one with the least error, beyond which values are cut. Rounded values keep their scale.
-
-    Example:
-        >>> row_scales(np.array([[2.0, -254.0]]), 8).tolist()
-        [[2.0]]
-    """
-    widest = np.maximum(np.abs(values).max(axis=1, keepdims=True), 1e-12) / (2 ** (bits - 1) - 1)
-    if bits != 4:
-        return widest
-    shares = np.linspace(1.0, 0.5, 26)
-    errors = np.stack([np.square(round_rows(values, share * widest, 4) - values).sum(axis=1) for share in shares])
-    return shares[errors.argmin(axis=0)][:, None] * widest
-
-
-def round_rows(values: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
-    """What a table holds of its values: multiples of each row's scale.
-
-    Example:
-        >>> round_rows(np.array([[1.2, -9.0]]), np.array([[1.0]]), 4).tolist()
-        [[1.0, -7.0]]
-    """
-    return _integers(values, scales, bits) * scales
-
-
-def _integers(values, scales, bits):
-    top = 2 ** (bits - 1) - 1
-    return np.clip(np.round(values / scales), -top, top)
 
 
 def _tables(editor):

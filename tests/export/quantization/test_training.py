@@ -22,13 +22,12 @@ from export.quantization.fake_quantizers import (
 )
 from export.quantization.learned_scales import pack_numbers
 from export.quantization.plan import learned_plan, plan_quantization
-from export.quantization.rounding import round_weights
+from export.quantization.rounding import SMALLEST_TABLE, round_rows, round_weights, row_scales
 from export.quantization.statistics import token_rows
 from export.quantization.training import keep_learned, quantized_task, train_quantized
 from export.recipes import Recipe, find_recipe
 from export.runtime import load
 from export.tflite.conversion import convert
-from export.tflite.quantized_tables import SMALLEST_TABLE, round_rows, row_scales
 from keras_bert.decoding import softmax
 from keras_bert.model.weights import copy_weights, to_numpy
 
