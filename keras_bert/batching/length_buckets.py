@@ -22,7 +22,6 @@ from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
 
 __all__ = [
     "TokenizedTexts",
-    "bucket_boundaries",
     "bucketed_batches",
     "length_sorted_batches",
     "restore_order",

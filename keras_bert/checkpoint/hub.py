@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from keras_bert.checkpoint.files import CheckpointError, finish_writing
-from keras_bert.checkpoint.installed import find_installed
 
 _WANTED = [
     *("config.json", "model.safetensors", "model.safetensors.index.json", "model-*-of-*.safetensors"),
