@@ -10,8 +10,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import export
+from export.compression.heads import remove_heads, remove_neurons
+from export.compression.layers import remove_layers
+from export.compression.students import make_student
+from export.compression.vocabulary import trim_vocabulary
 from export.distillation.losses import Hidden, Logits
+from export.distillation.training import distill
+from export.quantization.training import train_quantized
 from export.search.candidates import ModelPlan
 from export.search.data import DeploymentData
 from export.tasks.examples import Examples
@@ -23,6 +28,7 @@ from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.base.task import Task
 
 _DONE = "done.json"
+_REMOVE = {"heads": remove_heads, "layers": remove_layers, "neurons": remove_neurons}
 
 
 @dataclass(frozen=True)
@@ -107,14 +113,14 @@ class ModelMaker:
         task, notes = self.teacher, []
         if plan.trim is not None:
             texts, others = (flat_texts(part) for part in (self._texts(plan).inputs, self.validation.inputs))
-            task, report = export.trim_vocabulary(task, texts, held_out=others, min_count=plan.trim)
+            task, report = trim_vocabulary(task, texts, held_out=others, min_count=plan.trim)
             notes.append(str(report))
         for part, keep in plan.cuts.items():
-            task, report = getattr(export, f"remove_{part}")(task, self.train.labelled, keep=keep, verbose=False)
+            task, report = _REMOVE[part](task, self.train.labelled, keep=keep, verbose=False)
             notes.append(str(report))
         if plan.sizes:
             seed = plan.training.seeds[0]
-            task = export.make_student(task, seed=seed, verbose=False, **dict(plan.sizes))
+            task = make_student(task, seed=seed, verbose=False, **dict(plan.sizes))
         return task, tuple(notes)
 
     # === Training ===
@@ -160,9 +166,9 @@ class ModelMaker:
             # What is left of the teacher is as wide: its last states say more than its answers do.
             is_wide = plan.cuts and not plan.sizes and self.teacher.name != "similarity"
             losses = [Logits(), Hidden()] if is_wide else None
-            export.distill(self.teacher, task, rows, losses=losses, **options)
+            distill(self.teacher, task, rows, losses=losses, **options)
         else:
-            export.train_quantized(task, rows, teacher=self.teacher, quantization=plan.quantized, **options)
+            train_quantized(task, rows, teacher=self.teacher, quantization=plan.quantized, **options)
         return task
 
 

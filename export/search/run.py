@@ -19,7 +19,8 @@ from export.search.candidates import Candidate
 from export.search.data import DeploymentData
 from export.search.models import ModelMaker
 from export.search.trials import FAILED, MEASURED, SKIPPED, Trial, pareto_front
-from export.tflite.conversion import Drawing, convert, draw
+from export.tflite.conversion import convert
+from export.tflite.float_graph import FloatGraph, trace_float_graph
 from export.verification.stream_latency import time_stream
 from keras_bert.tasks.base.task import Task
 
@@ -73,7 +74,7 @@ class Search:
         self.models = ModelMaker(teacher, data, self.teacher_score, made, verbose=training)
         self.trials: list[Trial] = []
         self.reference: Trial | None = None
-        self._drawn: tuple[Task, object, Drawing] | None = None  # of several files in a row, most share a graph
+        self._traced: tuple[Task, object, FloatGraph] | None = None  # of several files in a row, most share a graph
 
     def file_of(self, trial: Trial) -> Path:
         """Where a row's file is kept."""
@@ -155,7 +156,7 @@ class Search:
         recipe = find_recipe(candidate.recipe)
         data = None if recipe.calibration == "unused" else self.data.calibration
         # The score decides, and not how far outputs are from Keras.
-        options = {"calibration": data, "check": False, "drawing": self._draw(built.task, candidate.lengths)}
+        options = {"calibration": data, "check": False, "graph": self._float_graph(built.task, candidate.lengths)}
         artifact = convert(built.task, place, recipe=recipe, **options)
         score = self.data.score_file(built.task, load(place))
         teacher, ours = time_beside(self.data, (self.teacher, self._reference_file), (built.task, place))
@@ -169,10 +170,10 @@ class Search:
             "model_seconds": built.seconds,
         }
 
-    def _draw(self, task, lengths):
-        if self._drawn is None or self._drawn[0] is not task or self._drawn[1] != lengths:
-            self._drawn = (task, lengths, draw(task, lengths))
-        return self._drawn[2]
+    def _float_graph(self, task, lengths):
+        if self._traced is None or self._traced[0] is not task or self._traced[1] != lengths:
+            self._traced = (task, lengths, trace_float_graph(task, lengths))
+        return self._traced[2]
 
     # === What is not tried ===
 

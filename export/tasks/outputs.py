@@ -29,8 +29,7 @@ class AppOutputs:
         counted: Takes rows, gives which of their tokens are looked at; `None` is all.
         metric: Takes the task and labelled data, gives the name of what is measured.
         score: Takes the task, its model's outputs, labelled data and the name of the metric, gives the number.
-        compare: Takes the task, its opened file and `Examples`, gives what `verify` tells, where it is not enough to
-            compare outputs row by row.
+        writes: Whether the task writes texts: its file has two graphs, and is compared token by token.
     """
 
     in_graph: Callable[[Any], dict]
@@ -42,7 +41,7 @@ class AppOutputs:
     score: Callable[[Any, dict, Any, str], float] = lambda task, outputs, data, metric: (
         task._score(outputs, data, metric).value
     )
-    compare: Callable[[Any, Any, Any], dict] | None = None
+    writes: bool = False
 
 
 def app_outputs(task) -> AppOutputs:
@@ -232,13 +231,6 @@ def _no_single_graph(task, *others):
     )
 
 
-def _compare_texts(task, runtime, examples):
-    from export.runtime.writer import Writer
-    from export.verification.generation import compare_served, compare_writing
-
-    return (compare_writing if isinstance(runtime, Writer) else compare_served)(task, runtime, examples)
-
-
 _CLASSES = AppOutputs(_class_tensors, _class_probabilities, _class_logits)
 _TASKS = {
     "aspect": _CLASSES,
@@ -249,7 +241,7 @@ _TASKS = {
         _span_tensors, _start_and_end, _span_logits, length=384, counted=_outside_of_questions, score=_span_score
     ),
     "relation": AppOutputs(_relation_tensors, _relation_probabilities, _relation_logits),
-    "seq2seq": AppOutputs(_no_single_graph, _no_single_graph, _no_single_graph, compare=_compare_texts),
+    "seq2seq": AppOutputs(_no_single_graph, _no_single_graph, _no_single_graph, writes=True),
     "similarity": AppOutputs(_vector_tensors, _embedding, _sentence_embedding, metric=_vector_metric),
     "tagging": AppOutputs(_tag_tensors, _as_it_is, _as_it_is),
 }

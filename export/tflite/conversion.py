@@ -7,15 +7,11 @@ because they keep more of the model than the converter's own.
 """
 
 import os
-import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import keras
-import numpy as np
-import tensorflow as tf
 
 from export.file.contents import parse, serialize
 from export.file.editor import drop_unused
@@ -25,23 +21,19 @@ from export.quantization.learned_scales import learned_ranges
 from export.quantization.matrices import name_matrices
 from export.quantization.statistics import collect_statistics
 from export.recipes import Recipe, find_recipe
-from export.tasks.examples import task_reader
 from export.tasks.float_model import check_backend, in_float32
-from export.tasks.outputs import app_model, app_outputs
 from export.tflite.calibration_data import calibration_rows
 from export.tflite.conversion_check import check_conversion
+from export.tflite.float_graph import FloatGraph, float_file, model_and_lengths
 from export.tflite.matrix_recipes import quantize_matrices
 from export.tflite.passes.delegate import fit_delegate
 from export.tflite.passes.dense import join_dense_layers
 from export.tflite.passes.norms import shorten_norms
 from export.tflite.passes.positions import drop_positions
 from export.tflite.quantized_tables import quantize_tables
-from keras_bert.model.encoder import INPUT_NAMES, encoder_config
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.tasks.base.quantization_ranges import LearnedRanges
 from keras_bert.tasks.base.task import Task
-
-DYNAMIC = "dynamic"  # the signature of a file for all lengths
 
 
 @dataclass(frozen=True)
@@ -58,38 +50,6 @@ class Artifact:
         return f"{self.path}  {self.recipe}  {lengths}  {self.num_bytes / 1e6:.1f} MB"
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """The float graph of a model for some lengths, from which files of all recipes are made (`draw`).
-
-    Args:
-        model: What was drawn: a task's model with the outputs of its file, or a functional model.
-        lengths: The sequence lengths; none where the length is dynamic.
-        content: The converter's file.
-    """
-
-    model: keras.Model
-    lengths: tuple[int, ...]
-    content: bytes
-
-
-def draw(task_or_model: Task | keras.Model, lengths: int | Sequence[int] | str | None = "auto") -> Drawing:
-    """The converter's part of `convert`, done once for several recipes.
-
-    Args:
-        task_or_model, lengths: As for `convert`; what writes texts cannot be drawn.
-
-    Example:
-        ```python
-        drawing = draw(classifier, "dynamic")
-        for recipe in ("dynamic_int8", "weight_int4"):
-            export.convert(classifier, f"{recipe}.tflite", recipe=recipe, drawing=drawing)
-        ```
-    """
-    model, found = _what_to_draw(in_float32(task_or_model), lengths)
-    return Drawing(model, found, convert_saved_model(*_draw_signatures(model, found)))
-
-
 def convert(
     task_or_model: Task | keras.Model,
     path: str | Path,
@@ -99,7 +59,7 @@ def convert(
     calibration: Iterable | str | os.PathLike | None = None,
     num_beams: int | None = None,
     check: bool = True,
-    drawing: Drawing | None = None,
+    graph: FloatGraph | None = None,
 ) -> Artifact:
     """Write a model as TFLite, batch 1, once it is seen to give the model's outputs.
 
@@ -124,7 +84,7 @@ def convert(
         check: Whether a file whose outputs are further from the model's than the recipe's tolerance is an error, and is
             not written. A handful of rows is compared: of the calibration data, or of texts of several kinds.
             `export.verify` compares answers and scores on your own data.
-        drawing: What `draw` made of the same task or model as it is now; `lengths` is then the drawing's.
+        graph: What `trace_float_graph` made of the same task or model as it is now; `lengths` is then the graph's.
 
     Example:
         >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
@@ -139,7 +99,7 @@ def convert(
         return _convert_writer(task_or_model, path, recipe, calibration, options)
     if num_beams is not None:
         raise ValueError(f"num_beams={num_beams!r} is for tasks that write; {type(task_or_model).__name__} does not.")
-    model, found = (drawing.model, drawing.lengths) if drawing else _what_to_draw(task_or_model, lengths)
+    model, found = (graph.model, graph.lengths) if graph else model_and_lengths(task_or_model, lengths)
     learned = learned_ranges(task_or_model, recipe) if isinstance(task_or_model, Task) else None
     if recipe.calibration == "needed" and calibration is None and learned is None:
         raise ValueError(
@@ -150,7 +110,7 @@ def convert(
     if calibration is not None:
         calibration = calibration_rows(task_or_model, calibration, max(found, default=None))
     longest = task_or_model.sequence_length if isinstance(task_or_model, Task) else None
-    content = drawing.content if drawing else convert_saved_model(*_draw_signatures(model, found))
+    content = graph.content if graph else float_file(model, found)
     content = rewrite(content, recipe, calibration, model=model, learned=learned, longest=longest)
     audit_ops(content).check()
     if isinstance(task_or_model, Task):
@@ -178,103 +138,7 @@ def describe_file(content: bytes, task: Task, name: str, recipe: Recipe) -> byte
 # === What came ===
 
 
-def _what_to_draw(task_or_model, lengths):
-    """The model with the outputs of its file, and the lengths; an error where they do not fit each other."""
-    model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
-    _check_model(model)
-    found = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
-    if isinstance(task_or_model, Task):
-        _check_reading(task_or_model, max(found, default=task_or_model.sequence_length))
-    return model, found
-
-
-def _check_model(model):
-    if isinstance(wrapped := getattr(model, "task", None), Task):
-        raise ValueError(
-            f"{type(model).__name__} has no model of its own: convert what it wraps, its .task, a "
-            f"{type(wrapped).__name__}."
-        )
-    if not isinstance(model, keras.Model) or not isinstance(model.output, dict):
-        raise ValueError(f"Expected a task or a functional model with outputs by name; got {type(model).__name__}.")
-    inputs = [tensor.name for tensor in model.inputs]
-    if set(inputs) != set(INPUT_NAMES):
-        raise ValueError(
-            f"The model takes {inputs}; expected {', '.join(INPUT_NAMES)}, as bert_encoder and bert_model make them."
-        )
-
-
-def _choose_lengths(task_or_model, lengths):
-    if not isinstance(lengths, str) or lengths != "auto":
-        return lengths
-    if isinstance(task_or_model, Task):
-        return min(app_outputs(task_or_model).length, task_or_model.sequence_length)
-    return min(128, encoder_config(task_or_model).max_sequence_length)
-
-
-def _check_lengths(lengths, limit):
-    if lengths is None or (isinstance(lengths, str) and lengths == DYNAMIC):
-        return ()
-    found = whole_numbers(lengths)
-    if not found or min(found) < 3 or max(found) > limit:
-        raise ValueError(
-            f"lengths={lengths!r}: expected one or more sequence lengths from 3 to {limit}, the model's positions, "
-            "or 'dynamic'."
-        )
-    return tuple(sorted(set(found)))
-
-
-def whole_numbers(values) -> tuple[int, ...] | None:
-    """One whole number or several, of NumPy too, as a tuple; `None` for anything else.
-
-    Example:
-        >>> whole_numbers(16), whole_numbers([32, 128]), whole_numbers("short"), whole_numbers(1.5)
-        ((16,), (32, 128), None, None)
-    """
-    values = np.atleast_1d(np.asarray(values))
-    return tuple(values.tolist()) if values.ndim == 1 and values.dtype.kind in "iu" else None
-
-
-def _check_reading(task, longest):
-    """An error where rows of this length are too short for what the task was told."""
-    task_reader(task, min(longest, task.sequence_length))
-
-
 # === The float graph ===
-
-
-def _draw_signatures(model, lengths):
-    """A function per length, and their names."""
-    archive = keras.export.ExportArchive()
-    archive.track(model)
-    keys = {f"length_{length}": length for length in lengths} or {DYNAMIC: None}
-    for key, length in keys.items():
-        spec = {name: tf.TensorSpec((1, length), tf.int32, name=name) for name in INPUT_NAMES}
-        archive.add_endpoint(key, lambda inputs: model(inputs, training=False), input_signature=[spec])
-    return archive, list(keys)
-
-
-def convert_saved_model(
-    archive: keras.export.ExportArchive, keys: list[str], *, allow_custom_ops: bool = False
-) -> bytes:
-    """A float file with a signature for each key, by way of a SavedModel: only there do variables become constants."""
-    with tempfile.TemporaryDirectory() as directory:
-        archive.write_out(directory, verbose=False)
-        converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=keys)
-        converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS]
-        converter.allow_custom_ops = allow_custom_ops
-        return _run_converter(converter)
-
-
-def _run_converter(converter):
-    try:
-        return converter.convert()
-    except Exception as error:  # the converter's own exception class moves between versions
-        if ops := sorted(set(re.findall(r"\b(?:Flex\w+|tf\.\w+)(?= \{| op |\()", str(error)))):
-            raise ValueError(
-                f"The model needs {', '.join(ops)}, which LiteRT does not build in; "
-                "replace the layer that uses it with one of built-in ops."
-            ) from error
-        raise
 
 
 # === Smaller ===

@@ -23,7 +23,8 @@ from export.file.ops import audit_ops
 from export.quantization.learned_scales import learned_ranges
 from export.recipes import Recipe
 from export.runtime.writer_graphs import NEXT, NEXT_OF_BEAMS, READ
-from export.tflite.conversion import Artifact, convert_saved_model, describe_file, rewrite, whole_numbers
+from export.tflite.conversion import Artifact, describe_file, rewrite
+from export.tflite.float_graph import convert_saved_model, whole_numbers
 from export.tflite.quantized_matrices import quantize_dynamic
 from export.verification.generation import check_writer
 from keras_bert.system.atomic_files import write_whole

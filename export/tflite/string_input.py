@@ -21,7 +21,8 @@ from export.file.interpreter import open_interpreter
 from export.file.ops import audit_ops
 from export.recipes import Recipe, find_recipe
 from export.tasks.examples import PROBES
-from export.tflite.conversion import Artifact, convert_saved_model, rewrite
+from export.tflite.conversion import Artifact, rewrite
+from export.tflite.float_graph import convert_saved_model
 from export.verification.parity import VerificationError, relative_error
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.tasks.base.task import Task

@@ -208,8 +208,8 @@ def _check_same_task(path, metadata, task):
 def _compare(task, runtime, examples):
     """Both at the file's length, row by row; the scores each as it is used."""
     shortened, outputs = copy.copy(task), app_outputs(task)
-    if outputs.compare is not None:
-        return outputs.compare(task, runtime, examples)
+    if outputs.writes:
+        return _compare_texts(task, runtime, examples)
     for name, value in runtime.reader.reading.items():
         setattr(shortened, name, value)
     reader, inputs = task_reader(task, runtime.longest), examples.inputs
@@ -235,6 +235,12 @@ def _compare(task, runtime, examples):
         keras_score = outputs.score(task, task._outputs(whole.tokenized), whole, metric)
     file_score = outputs.score(shortened, outputs.to_task(task, theirs, rows.tokenized), rows, metric)
     return numbers | {"metric": metric, "keras_score": keras_score, "file_score": file_score}
+
+
+def _compare_texts(task, runtime, examples):
+    from export.verification.generation import compare_served, compare_writing  # it builds on this module
+
+    return (compare_served if isinstance(runtime, ServedRows) else compare_writing)(task, runtime, examples)
 
 
 def relative_error(expected: np.ndarray, found: np.ndarray) -> float:

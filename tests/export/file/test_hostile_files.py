@@ -23,7 +23,7 @@ from export.file.check import CALLS, INTEGER_OPS, OPS_BY_INPUTS, TYPES, check_fi
 from export.file.contents import parse, schema, serialize
 from export.file.ops import audit_ops
 from export.file.tables import ModelTable
-from export.tflite.conversion import draw
+from export.tflite.float_graph import trace_float_graph
 
 FILES = ("keras_bert_task.json", "vocab.txt", "labels.txt")
 
@@ -32,7 +32,7 @@ FILES = ("keras_bert_task.json", "vocab.txt", "labels.txt")
 def contents(tmp_path_factory):
     """A file with scales that are found while it runs, and one whose scales stand in it."""
     task, directory, files = new_classifier(), tmp_path_factory.mktemp("hostile"), {}
-    options = {"drawing": draw(task, None), "calibration": reviews(30, seed=1)[0]}
+    options = {"graph": trace_float_graph(task, None), "calibration": reviews(30, seed=1)[0]}
     for recipe in ("dynamic_int8", "static_int8"):
         files[recipe] = export.convert(task, directory / f"{recipe}.tflite", recipe=recipe, **options).path.read_bytes()
     return files

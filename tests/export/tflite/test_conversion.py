@@ -15,7 +15,7 @@ import export
 from export.file.contents import describe, parse, put_buffers_inline, schema, serialize
 from export.file.ops import OpAudit, audit_ops
 from export.recipes import RECIPES
-from export.tflite.conversion import draw
+from export.tflite.float_graph import trace_float_graph
 from export.tflite.string_input import TEXT_OPS, convert_strings
 from export.verification.parity import VerificationError
 from keras_bert import TextClassifier, pack
@@ -84,9 +84,9 @@ def test_layers_have_the_same_short_form_for_any_length_as_for_one(tmp_path):
 
 
 def test_files_of_one_drawing_are_those_of_convert(task, tmp_path):
-    drawing = draw(task, "dynamic")
+    graph = trace_float_graph(task, "dynamic")
     for recipe in ("float32", "dynamic_int8"):
-        drawn = export.convert(task, tmp_path / "model.tflite", recipe=recipe, drawing=drawing).path.read_bytes()
+        drawn = export.convert(task, tmp_path / "model.tflite", recipe=recipe, graph=graph).path.read_bytes()
         plain = export.convert(task, tmp_path / "model.tflite", recipe=recipe, lengths="dynamic").path.read_bytes()
         assert describe(drawn).bytes_by_type == describe(plain).bytes_by_type
         answers = [

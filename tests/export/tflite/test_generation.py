@@ -75,7 +75,7 @@ def the_task():
 
 @pytest.fixture(scope="module", autouse=True)
 def drawn():
-    """One float graph for all files: drawing it takes most of the time."""
+    """One float graph for all files: graph it takes most of the time."""
     convert, kept = writer_files.convert_saved_model, []
 
     def convert_once(archive, keys):

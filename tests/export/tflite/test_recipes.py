@@ -82,7 +82,7 @@ def float_file(model, tmp_path_factory):
 
 @pytest.fixture(scope="module", params=list(RECIPES))
 def converted(request, float_file, tmp_path_factory):
-    """The float file, rewritten by the recipe: what `convert` does, without drawing the graph for each recipe again."""
+    """The float file, rewritten by the recipe: what `convert` does, without graph the graph for each recipe again."""
     if request.param == "float32":
         return float_file
     path = tmp_path_factory.mktemp(request.param) / "model.tflite"

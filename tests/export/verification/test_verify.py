@@ -131,8 +131,8 @@ def test_convert_writes_nothing_that_differs_from_its_model(exported, tmp_path, 
     for converted in (task, task.model):
         with pytest.raises(VerificationError, match=r"signature 'length_\d+' differ by .*, at most 1e-09 expected"):
             export.convert(converted, path, recipe=strict, lengths=(8, 16))
-    draw = export.tflite.conversion.convert_saved_model
-    monkeypatch.setattr(export.tflite.conversion, "convert_saved_model", lambda *archive: damage(draw(*archive)))
+    intact = export.tflite.float_graph.float_file
+    monkeypatch.setattr(export.tflite.conversion, "float_file", lambda *request: damage(intact(*request)))
     with pytest.raises(VerificationError, match="The file by float32 would not be the model"):
         export.convert(task, path, recipe="float32", lengths=8)
     assert list(tmp_path.iterdir()) == []
