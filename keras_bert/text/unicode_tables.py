@@ -3,7 +3,7 @@
 The rules of BERT's text cleaning are short (drop control characters, give CJK its own words, strip accents,
 lowercase, give punctuation its own words), but each of them hangs on a Unicode table, and the reference
 implementation mixes tables of several Unicode versions that no other library has. This room holds those
-tables, as `data/unicode_tables.json`, and the one function that reads them, so that everything else speaks of
+tables, as `unicode_tables.json`, and the one function that reads them, so that everything else speaks of
 characters alone. `tests/helpers/make_unicode_tables.py` writes the data by asking the reference about every code
 point.
 """
@@ -60,7 +60,7 @@ def load_tables() -> UnicodeTables:
     >>> load_tables().lower[ord("A")]
     'a'
     """
-    data = json.loads((resources.files("keras_bert") / "data" / "unicode_tables.json").read_text("ascii"))
+    data = json.loads((resources.files("keras_bert.text") / "unicode_tables.json").read_text("ascii"))
     ranks = enumerate(data["combining_class"], start=1)
     return UnicodeTables(
         drop=_ranges(data["drop"]),

@@ -100,10 +100,10 @@ def export_files(place: Path, recipes) -> None:
     """A small classifier by each recipe, and the Keras model's answers."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.path.insert(0, str(ROOT))
-    from tests.test_runtime import new_classifier
-    from tests.tiny_tasks import reviews
+    from tiny_tasks import reviews
 
     import export
+    from tests.export.runtime.test_runtime import new_classifier
 
     task = new_classifier()
     for recipe in recipes:

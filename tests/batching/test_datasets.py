@@ -2,7 +2,7 @@
 
 import keras
 import tensorflow as tf
-from tests.tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import pretrained_directory, reviews
 
 import keras_bert
 from keras_bert.batching.datasets import prompt

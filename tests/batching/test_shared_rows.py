@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.tiny_models import TINY
+from tiny_models import TINY
 
 from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.batching.shared_rows import PackedShape, packed_batches, packed_shape

@@ -5,8 +5,8 @@ import os
 
 import numpy as np
 import pytest
-from tests.tiny_models import VOCABULARY, tiny_model
-from tests.tiny_tasks import pretrained_directory
+from tiny_models import VOCABULARY, tiny_model
+from tiny_tasks import pretrained_directory
 
 import keras_bert
 import keras_bert.checkpoint.files as files

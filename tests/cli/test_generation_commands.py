@@ -2,7 +2,7 @@
 
 import json
 
-from tests.tiny_writers import CONFIG, random_writer, reversals, tokenizer
+from tiny_writers import CONFIG, random_writer, reversals, tokenizer
 
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.cli import main

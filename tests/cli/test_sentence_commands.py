@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.tiny_tasks import pretrained_directory
+from tiny_tasks import pretrained_directory
 
 from keras_bert.cli import main
 

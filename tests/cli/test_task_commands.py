@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from tests.tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import pretrained_directory, reviews
 
 from keras_bert import load_task
 from keras_bert.cli import main

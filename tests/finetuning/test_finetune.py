@@ -7,8 +7,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.tiny_models import TINY, assert_same_weights, batch
-from tests.tiny_tasks import CONFIG, VOCABULARY, pretrained_directory, reviews
+from tiny_models import TINY, assert_same_weights, batch
+from tiny_tasks import CONFIG, VOCABULARY, pretrained_directory, reviews
 
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.finetuning.best_weights import KeepBest, Score

@@ -9,7 +9,7 @@ The vocabulary is small and in the file. `tests/project/test_web.py` asks our to
 import json
 from pathlib import Path
 
-from tests.unicode_fuzz import random_texts
+from unicode_fuzz import random_texts
 
 from keras_bert.text.tokenizer import BertTokenizer
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from places import ROOT
 from tokenizers import normalizers, pre_tokenizers
 
-TABLES = ROOT / "keras_bert" / "data" / "unicode_tables.json"
+TABLES = ROOT / "keras_bert" / "text" / "unicode_tables.json"
 SURROGATES = range(0xD800, 0xE000)
 HANGUL = range(0xAC00, 0xD7A4)
 # One mark of each canonical combining class, in order: how many of them a mark goes behind tells its class.

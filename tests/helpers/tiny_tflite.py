@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
-from tests.tiny_tasks import CONFIG
+from tiny_tasks import CONFIG
 
 from keras_bert.model.encoder import INPUT_NAMES, bert_encoder
 from keras_bert.model.heads import bert_model

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 from keras import ops
-from tests.tiny_tasks import pretrained_directory, reviews
 from tiny_encoders import CONFIG, batch, numpy, randomize
+from tiny_tasks import pretrained_directory, reviews
 
 import export
 import keras_bert

@@ -17,8 +17,8 @@ import threading
 import numpy as np
 import pytest
 from places import HELPERS, ROOT
-from tests.unicode_fuzz import random_texts
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from unicode_fuzz import random_texts
 
 import export.runtime
 from export.file.archive import append_files, read_files

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 from keras import ops
-from tests.tiny_writers import CONFIG, random_writer, recomputed_scores, source_batch
+from tiny_writers import CONFIG, random_writer, recomputed_scores, source_batch
 
 from keras_bert.model.attention_bias import MASK_BIAS
 from keras_bert.model.encoder import bert_encoder

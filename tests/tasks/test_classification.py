@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from sklearn.metrics import f1_score
-from tests.tiny_tasks import VOCABULARY, pretrained_directory, reviews
+from tiny_tasks import VOCABULARY, pretrained_directory, reviews
 
 import keras_bert
 from keras_bert.data.examples import Example

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.tiny_tasks import pretrained_directory
-from tests.tiny_writers import CONFIG, random_writer, recomputed_scores, reversals, tokenizer
+from tiny_tasks import pretrained_directory
+from tiny_writers import CONFIG, random_writer, recomputed_scores, reversals, tokenizer
 
 import keras_bert
 from keras_bert.checkpoint import save_pretrained

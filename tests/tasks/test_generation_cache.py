@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from keras import ops
-from tests.tiny_writers import random_writer, recomputed_scores, source_batch
+from tiny_writers import random_writer, recomputed_scores, source_batch
 
 from keras_bert.tasks.generation import token_writer
 from keras_bert.tasks.generation.sampling import NEVER, Decoding, TextTokens, restrict

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from keras import ops
-from tests.tiny_writers import recomputed_scores
+from tiny_writers import recomputed_scores
 
 from keras_bert.tasks.generation.sampling import Decoding
 from keras_bert.tasks.generation.task import Seq2Seq

@@ -5,7 +5,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from tests.tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import pretrained_directory, reviews
 
 from keras_bert.tasks.classification.aspect import AspectClassifier
 from keras_bert.tasks.classification.task import TextClassifier

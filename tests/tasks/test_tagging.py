@@ -11,7 +11,6 @@ import keras
 import numpy as np
 import pytest
 import seqeval.metrics
-from tests.test_entities_decoding import random_tags
 
 import keras_bert
 from keras_bert.checkpoint import save_pretrained
@@ -25,6 +24,7 @@ from keras_bert.tasks.tagging.rows import find_splitting
 from keras_bert.tasks.tagging.task import EntityTagger
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.words import locate_words
+from tests.decoding.test_entities import random_tags
 
 OTHERS = ["the", "a", "in", "met", "ran", "saw", "lives", "with", "from", ".", "-", "'"]
 TOLD = {

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.tiny_tasks import pretrained_directory
+from tiny_tasks import pretrained_directory
 
 from keras_bert.checkpoint import load_encoder
 from keras_bert.model.heads import bert_model

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from tests.tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import pretrained_directory, reviews
 
 from export.compression.heads import _NEURONS, _copy_best, remove_heads, remove_neurons
 from export.compression.importance import part_importance

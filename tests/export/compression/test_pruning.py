@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from tests.tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import pretrained_directory, reviews
 
 import export
 from export.compression.pruning import _make_schedule, compressed_size, prune

@@ -5,7 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
-from tests.tiny_tasks import WORDS, pretrained_directory, reviews
+from tiny_tasks import WORDS, pretrained_directory, reviews
 
 import export.distillation.teacher_outputs
 from export.compression.students import make_student, pick_layers

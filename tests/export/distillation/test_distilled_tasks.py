@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from keras import ops
-from tests.tiny_tasks import CONFIG, VOCABULARY, reviews
+from tiny_tasks import CONFIG, VOCABULARY, reviews
 
 from export.compression.students import make_student
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors

@@ -14,8 +14,7 @@ import flatbuffers
 import numpy as np
 import pytest
 from places import HELPERS, ROOT
-from tests.test_runtime import new_classifier
-from tests.tiny_tasks import reviews
+from tiny_tasks import reviews
 
 import export
 from export.file.archive import append_files, read_files
@@ -24,6 +23,7 @@ from export.file.contents import parse, schema, serialize
 from export.file.ops import audit_ops
 from export.file.tables import ModelTable
 from export.tflite.float_graph import trace_float_graph
+from tests.export.runtime.test_runtime import new_classifier
 
 FILES = ("keras_bert_task.json", "vocab.txt", "labels.txt")
 

@@ -15,9 +15,8 @@ import sys
 
 import numpy as np
 import pytest
-from tests.test_runtime import new_classifier
-from tests.tiny_tasks import CONFIG, VOCABULARY, WORDS
-from tests.tiny_tflite import (
+from tiny_tasks import CONFIG, VOCABULARY, WORDS
+from tiny_tflite import (
     answerer,
     classifier,
     embedder,
@@ -39,6 +38,7 @@ from keras_bert.tasks.similarity.pooling import embedding_model
 from keras_bert.tasks.similarity.task import SentenceEmbedder
 from keras_bert.text.packing import pack
 from keras_bert.text.tokenizer import BertTokenizer
+from tests.export.runtime.test_runtime import new_classifier
 
 LABELS = ["good", "bad", "so so"]
 TOKENIZER = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}

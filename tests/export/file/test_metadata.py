@@ -13,8 +13,8 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 from places import ROOT
 from tensorflow.lite.python import schema_py_generated as tflite
-from tests.tiny_tasks import VOCABULARY, pretrained_directory
-from tests.tiny_tflite import answerer, classifier, to_tflite
+from tiny_tasks import VOCABULARY, pretrained_directory
+from tiny_tflite import answerer, classifier, to_tflite
 
 from export.file.contents import read_signatures
 from export.file.metadata import add_metadata, describe_task

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from tests.tiny_quantized import READERS_OF_NORMS, agreement, classifier, names, texts
+from tiny_quantized import READERS_OF_NORMS, agreement, classifier, names, texts
 
 import export
 from export.file.contents import describe

@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.tiny_models import assert_same_weights
-from tests.tiny_quantized import agreement, classifier, names, tagger, texts
+from tiny_models import assert_same_weights
+from tiny_quantized import agreement, classifier, names, tagger, texts
 
 import export
 import keras_bert

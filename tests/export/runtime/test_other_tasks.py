@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from places import ROOT
-from tests.test_runtime_tasks import changed
 
 import export
 from export.deployment.packages import write_package
@@ -27,6 +26,7 @@ from keras_bert.tasks.relation.task import RelationClassifier
 from keras_bert.tasks.similarity.task import SentenceEmbedder
 from keras_bert.text.tokenizer import BertTokenizer
 from tests import tiny_tasks
+from tests.export.runtime.test_tagging_and_answers import changed
 
 VOCABULARY = [*tiny_tasks.VOCABULARY, *(f"[unused{number}]" for number in range(1, 5))]
 TEXTS = ["the film was great", "a dull plot and 👍 Café 中文", "very " * 40 + "poor", "it is [unused1] fine"]

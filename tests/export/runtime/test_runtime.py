@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from places import ROOT
-from tests.tiny_tasks import CONFIG, pretrained_directory, reviews
+from tiny_tasks import CONFIG, pretrained_directory, reviews
 
 import export
 from export.file.archive import append_files, read_files

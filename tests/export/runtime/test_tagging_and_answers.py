@@ -8,9 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from places import ROOT
-from tests.test_question_answering import VOCABULARY as QUESTION_VOCABULARY
-from tests.test_question_answering import new_answerer, toys
-from tests.test_tagging import VOCABULARY, new_tagger, sentences, told_tagger
 
 import export
 from export.deployment.packages import write_golden
@@ -25,6 +22,9 @@ from export.verification.parity import VerificationError, verify
 from keras_bert.cli import main
 from keras_bert.tasks.question_answering.task import QuestionAnswerer
 from keras_bert.text.tokenizer import BertTokenizer
+from tests.tasks.test_question_answering import VOCABULARY as QUESTION_VOCABULARY
+from tests.tasks.test_question_answering import new_answerer, toys
+from tests.tasks.test_tagging import VOCABULARY, new_tagger, sentences, told_tagger
 
 STRANGE = "👩\u200d👧 Zoe\u0308  Smith's in S\u00e3o\u00a0Paulo, 北京!\u200b ADASON\tmet Ｂob\r\n(new york) \u0301"
 LONG = "Bob ran from Paris with Zoë Jones " * 9

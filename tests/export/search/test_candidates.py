@@ -6,9 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.test_runtime_other_tasks import TASKS, task_of
-from tests.test_runtime_tasks import loud_answerer, loud_tagger
-from tests.tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import pretrained_directory, reviews
 
 from export.cli.deploy import read_seconds
 from export.deployment.manifest import check_manifest, write_manifest
@@ -25,6 +23,8 @@ from keras_bert.finetuning.recipes import Recipe
 from keras_bert.model.config import BertConfig
 from keras_bert.tasks.classification.task import TextClassifier
 from keras_bert.text.tokenizer import BertTokenizer
+from tests.export.runtime.test_other_tasks import TASKS, task_of
+from tests.export.runtime.test_tagging_and_answers import loud_answerer, loud_tagger
 
 MINILM = BertConfig(num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim=1536)
 

@@ -10,8 +10,6 @@ import pytest
 import tensorflow as tf
 from places import HELPERS
 from saved_model_servers import ServedModel, saved_graph
-from tests.test_export_generation import TARGET, TEXTS, the_task
-from tests.test_saved_model import CORE_OPS, TEXT_OPS
 
 import export
 from export.serving.generation import served_variants
@@ -21,6 +19,8 @@ from keras_bert.decoding.written_text import write_text
 from keras_bert.tasks.classification.task import TextClassifier
 from keras_bert.tasks.generation.sampling import Decoding
 from tests import tiny_tasks
+from tests.export.serving.test_saved_model import CORE_OPS, TEXT_OPS
+from tests.export.tflite.test_generation import TARGET, TEXTS, the_task
 
 # Beside what other tasks need. All are in TensorFlow 2.12's `tf.raw_ops`.
 MORE_OPS = """

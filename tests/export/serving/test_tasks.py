@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from saved_model_servers import ServedModel, saved_graph
-from tests.test_question_answering import toys
-from tests.test_runtime_tasks import PAIRS, TEXTS, loud_answerer
-from tests.test_saved_model import CORE_OPS, TEXT_OPS
-from tests.test_tagging import told_tagger
 
 from export.serving.saving import save_serving
 from keras_bert.tasks.question_answering.task import QuestionAnswerer
 from keras_bert.text.packing import pack
+from tests.export.runtime.test_tagging_and_answers import PAIRS, TEXTS, loud_answerer
+from tests.export.serving.test_saved_model import CORE_OPS, TEXT_OPS
+from tests.tasks.test_question_answering import toys
+from tests.tasks.test_tagging import told_tagger
 
 # Beside what a classifier needs. All have been in TensorFlow since 1.x; 2.12's `tf.raw_ops` has them.
 MORE_OPS = """

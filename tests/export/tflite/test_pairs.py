@@ -1,7 +1,7 @@
 """A classifier that knows that it was trained on pairs: its file carries that along, and nothing stumbles over it."""
 
 import pytest
-from tests.tiny_tasks import pretrained_directory
+from tiny_tasks import pretrained_directory
 
 import export
 from export.deployment.guides import loading_guides

@@ -1,7 +1,7 @@
 """Files are measured in a process of their own, whatever lies in the working directory."""
 
 import pytest
-from tests.tiny_quantized import classifier
+from tiny_quantized import classifier
 
 import export
 from export.verification.fresh_process import ask_fresh_process

@@ -5,8 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from tests.test_runtime import TEXTS, new_classifier
-from tests.tiny_tasks import reviews
+from tiny_tasks import reviews
 
 import export
 import export.tflite.conversion
@@ -16,6 +15,7 @@ from export.recipes import RECIPES, Recipe
 from export.verification.latency import benchmark
 from export.verification.parity import VerificationError, verify
 from keras_bert.cli import main
+from tests.export.runtime.test_runtime import TEXTS, new_classifier
 
 DATA, CLASSES = reviews(60, seed=4)
 
