@@ -32,7 +32,7 @@ from keras_bert.text.tokenizer import BertTokenizer
 from tests.golden.make_wordpiece_golden import GOLDEN, VOCABULARY, make_tokenizer
 
 WEB, PARTS = ROOT / "examples" / "web", HELPERS / "web"
-TABLES = ROOT / "keras_bert" / "data" / "unicode_tables.json"
+TABLES = ROOT / "keras_bert" / "text" / "unicode_tables.json"
 KOTLIN = [ROOT / "examples" / "android" / "textclassifier" / name for name in ("WordPiece.kt", "ModelFiles.kt")]
 LABELS = ["good", "bad", "so so <b>"]  # a label is text, not HTML
 # In npm's words: there is no network, or no way to the registry.
