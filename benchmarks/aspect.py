@@ -25,7 +25,7 @@ def prepare(arguments):
     train, test = (read_aspects(arguments.data / name, kind=arguments.kind) for name in files)
     options = {"sequence_length": arguments.length, "seed": arguments.seed, "pooling": arguments.pooling}
     classifier = AspectClassifier.from_pretrained(arguments.model, **options)
-    return classifier, classifier._prepare(train[: arguments.examples], None), test
+    return classifier, classifier.prepare(train[: arguments.examples], None), test
 
 
 def scores(classifier, test):

@@ -81,13 +81,13 @@ def packed_contender(teacher, student, texts, labels, kind):
     if kind is InTheLoop:
         asked = teacher._fresh_model(recipe, 0, table)
         model.ask = lambda inputs: asked(inputs, training=False)  # in a function: its weights are not the model's
-    model.compile(finetuning_optimizer(1e-4, 1000), loss=twin._training_loss(), jit_compile=True)
+    model.compile(finetuning_optimizer(1e-4, 1000), loss=twin.training_losses(), jit_compile=True)
     return model, lambda epoch: batches(0, epoch, 1), steps, seconds
 
 
 def distiller_contender(teacher, student, texts, labels):
     """Keras's own, on models with one output: of a dictionary of outputs it fails in the first step."""
-    batches, steps = student._training_batches(student._prepare(texts, labels), BATCH)
+    batches, steps = student._training_batches(student.prepare(texts, labels), BATCH)
     asked, taught = (plain_logits(task) for task in (teacher, student))
     # As an object: by its name, Keras 3.15 takes the divergence of logits instead of probabilities.
     loss = keras.distillation.LogitsDistillation(TEMPERATURE, loss=keras.losses.KLDivergence())
@@ -102,7 +102,7 @@ def distiller_contender(teacher, student, texts, labels):
 
 
 def plain_logits(task):
-    model = task._build_from_config(task.config)
+    model = task.build_from_config(task.config)
     copy_weights(task.model, model)
     return keras.Model(model.input, model.output["class_logits"])
 

@@ -59,7 +59,7 @@ def ours(arguments):
 
     # What `fit` trains with, without its measurements on the way.
     recipe = keras_bert.Recipe(learning_rate=RATE, batch_size=BATCH, epochs=epochs)
-    data = classifier._prepare(train, None)
+    data = classifier.prepare(train, None)
     table = data.tokenized.used_ids()
     batches, steps = classifier._training_batches(data, BATCH, packed=True, table=table)
     model = TrainingModel.from_model(classifier._fresh_model(recipe, arguments.seed, table))
@@ -79,7 +79,7 @@ def torch(arguments):
 
     keras_bert.keep_freed_memory()
     classifier, train, dev = prepare(arguments)
-    batches, steps = classifier._training_batches(classifier._prepare(train, None), BATCH)
+    batches, steps = classifier._training_batches(classifier.prepare(train, None), BATCH)
     passes = max(2, arguments.epochs)
     model = BertForSequenceClassification.from_pretrained(find_installed(MODEL), num_labels=2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
@@ -103,7 +103,7 @@ def torch(arguments):
             schedule.step()
         seconds.append(time.perf_counter() - start)
     model.eval()
-    checks, _ = classifier._training_batches(classifier._prepare(dev, None), 64)
+    checks, _ = classifier._training_batches(classifier.prepare(dev, None), 64)
     right = count = 0
     with torch.no_grad():
         for inputs, labels, weights in checks(None, 0, 1):

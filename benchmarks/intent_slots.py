@@ -23,7 +23,7 @@ def prepare(arguments):
     names = {"intents": train.intents, "slots": train.entity_kinds}
     options = {"sequence_length": arguments.length, "seed": arguments.seed, "pooling": "cls"}  # as the peer has it
     model = IntentSlots.from_pretrained(arguments.model, **names, **options)
-    return model, model._prepare(train[: arguments.examples], None), test
+    return model, model.prepare(train[: arguments.examples], None), test
 
 
 def scores(model, test):

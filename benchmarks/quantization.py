@@ -126,7 +126,7 @@ def report(arguments, task, files, dev):
     """Print a row for each file, and whether the bars are met."""
     scores = {name: export.verify(task, file.path, *dev, recipe="weight_int4") for name, file in files}
     metric = scores["float32"].metric
-    rows = task._tokenize(dev[0] if isinstance(dev[0][0], str) else [" ".join(words) for words in dev[0]])[0]
+    rows = task.tokenize(dev[0] if isinstance(dev[0][0], str) else [" ".join(words) for words in dev[0]])[0]
     lengths = [rows.lengths[:TIMED].tolist()] * len(files)
     times = time_stream([file for _, file in files], lengths)
     print(f"{arguments.set}: {len(dev[0]):,} examples, {len(lengths[0])} rows timed\n")

@@ -25,7 +25,7 @@ def prepare(arguments):
     dev = draw(read_squad(arguments.data / "dev-v1.1.json"), arguments.dev_examples, 0)
     options = {"sequence_length": arguments.length, "seed": arguments.seed}
     answerer = QuestionAnswerer.from_pretrained(arguments.model, **options)
-    return answerer, len(train), answerer._prepare(train, None), dev
+    return answerer, len(train), answerer.prepare(train, None), dev
 
 
 def scores(answerer, dev):

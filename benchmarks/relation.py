@@ -26,7 +26,7 @@ def prepare(arguments):
     train, test = (read_relations(arguments.data / name) for name in (TRAIN, TEST))
     options = {"labels": train.label_names, "sequence_length": arguments.length, "seed": arguments.seed}
     classifier = RelationClassifier.from_pretrained(arguments.model, **options)
-    return classifier, classifier._prepare(train[: arguments.examples], None), test
+    return classifier, classifier.prepare(train[: arguments.examples], None), test
 
 
 def scores(classifier, test):

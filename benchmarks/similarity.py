@@ -31,7 +31,7 @@ BATCH = 64
 
 def batches_of(embedder, texts):
     """The texts as arrays, in the batches that `predict` makes."""
-    tokenized, _, _ = embedder._tokenize(texts)
+    tokenized, _, _ = embedder.tokenize(texts)
     widths = bucket_boundaries(tokenized.lengths, sequence_length=embedder.sequence_length)
     batches, _ = length_sorted_batches(tokenized, batch_size=BATCH, boundaries=widths)
     return [{name: value.numpy() for name, value in inputs.items()} for inputs in batches]
@@ -41,7 +41,7 @@ def ours(embedder):
     """Our forward pass over a batch of arrays."""
     import tensorflow as tf
 
-    forward = embedder._forward(embedder.model)
+    forward = embedder.forward(embedder.model)
     return lambda batch: forward({k: tf.constant(v) for k, v in batch.items()})["sentence_embedding"].numpy()
 
 

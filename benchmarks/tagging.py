@@ -29,7 +29,7 @@ def prepare(arguments, head="softmax"):
     kinds = sorted({*train.entity_kinds, *test.entity_kinds})
     options = {"head": head, "sequence_length": arguments.length, "seed": arguments.seed}
     tagger = EntityTagger.from_pretrained(arguments.model, labels=kinds, **options)
-    return tagger, tagger._prepare(train[: arguments.examples], None), test
+    return tagger, tagger.prepare(train[: arguments.examples], None), test
 
 
 def scores(tagger, test):

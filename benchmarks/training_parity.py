@@ -43,7 +43,7 @@ def read():
     task.trains_packed = False  # rows as PyTorch takes them
 
     def batches(rows, epochs):
-        make, steps = task._training_batches(task._prepare(rows, None), BATCH)
+        make, steps = task._training_batches(task.prepare(rows, None), BATCH)
         return [batch for _, batch in zip(range(steps * epochs), make(0, 0, epochs), strict=False)]
 
     return task, batches(commands, 3), batches(keras_bert.load_assistant("validation"), 1)

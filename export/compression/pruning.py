@@ -172,7 +172,7 @@ def _matrices(model):
 
 
 def _count_steps(task, x, y, columns, recipe):
-    data = task._prepare(x, y, **columns)
+    data = task.prepare(x, y, **columns)
     per_epoch = -(-len(data.tokenized) // (data.texts_per_example * recipe.batch_size))
     return max(round(recipe.epochs * per_epoch), recipe.steps or 0, 1)
 
@@ -263,18 +263,18 @@ def _pruned(task, schedule):
         def training_layers(self):
             return (*task.training_layers, _LAYER)
 
-        def _build_for_training(self, encoder, **options):
-            model = super()._build_for_training(encoder, **options)
+        def build_training_model(self, encoder, **options):
+            model = super().build_training_model(encoder, **options)
             kernels = [weight for weight in model.trainable_weights if _prunes(weight.path)]
             return keras.Model(model.input, PruningMasks(kernels, schedule, name=_LAYER)(model.output), name=model.name)
 
-        def _learned_beside(self, model):
-            return {**super()._learned_beside(model), _STEP: to_numpy(model.get_layer(_LAYER).step)}
+        def extra_state(self, model):
+            return {**super().extra_state(model), _STEP: to_numpy(model.get_layer(_LAYER).step)}
 
-        def _score(self, outputs, data, metric):
+        def score(self, outputs, data, metric):
             outputs = dict(outputs)
             step = int(outputs.pop(_STEP))
-            score = super()._score(outputs, data, metric)
+            score = super().score(outputs, data, metric)
             if step >= schedule.end_step:
                 return score
             # Not yet as sparse as asked: such weights must not be kept, however good they are.

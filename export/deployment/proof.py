@@ -81,9 +81,9 @@ def _confusion(teacher, task, data, file):
     output = next((name for name in ("relation_logits", "class_logits") if name in teacher.model.output), None)
     if output is None or teacher.labels is None or getattr(teacher, "kind", "single_label") != "single_label":
         return None
-    rows = teacher._prepare(data.validation.labelled, None)
+    rows = teacher.prepare(data.validation.labelled, None)
     ready, outputs, own = data.file_outputs(task, load(file))
-    tables = [_count(output, teacher._outputs(rows.tokenized), rows, teacher.labels)]
+    tables = [_count(output, teacher.outputs(rows.tokenized), rows, teacher.labels)]
     tables.append(_count(output, outputs, own, ready.labels))
     return Confusion(tuple(teacher.labels), *tables)
 

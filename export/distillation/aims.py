@@ -93,7 +93,7 @@ class Aims:
     def teacher_model(self, task: Task) -> keras.Model:
         """A model that gives all that a teacher is asked for; of further teachers the layers are not."""
         encoder = bert_encoder(task.config)
-        model = task._build(encoder, classifier_dropout=None, seed=None)
+        model = task.build_model(encoder, classifier_dropout=None, seed=None)
         outputs = {}
         for name, (loss, where) in self.losses.items():
             if not isinstance(loss, Layers):
@@ -141,7 +141,7 @@ class Aims:
         """What a head's logits mean is said by the loss that it trains with."""
         if where == SPANS:
             return SoftSpans(loss.temperature, loss.weight)
-        own = self.student._loss().get(where)
+        own = self.student.losses().get(where)
         if isinstance(own, keras.losses.MeanSquaredError):  # a number, which has no temperature
             return ScaledLoss(keras.losses.MeanSquaredError(reduction=own.reduction), loss.weight)
         kind = SoftYesNo if isinstance(own, keras.losses.BinaryCrossentropy) else SoftLabels

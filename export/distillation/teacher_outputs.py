@@ -53,7 +53,7 @@ def teacher_outputs(
         progress = keras.utils.Progbar(len(tokenized), unit_name="text", verbose=int(verbose))
         progress.update(kept.rows_done)
     ends = np.concatenate([[0], np.cumsum(tokenized.lengths)])  # where the tokens of each row begin
-    forward = task._forward(model)
+    forward = task.forward(model)
     for first in range(kept.rows_done, len(tokenized), _TEXTS_OF_A_PART):
         rows = np.arange(first, min(first + _TEXTS_OF_A_PART, len(tokenized)))
         sizes = {"sequence_length": task.sequence_length, "batch_size": batch_size}

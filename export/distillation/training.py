@@ -83,7 +83,7 @@ def distill(
     check = None
     if validation_data is not None:
         given = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
-        check = student._prepare(*given, **(columns or {}))
+        check = student.prepare(*given, **(columns or {}))
     twin, data = distilled_task(
         teachers,
         student,
@@ -131,16 +131,16 @@ def distilled_task(
     columns = columns or {}
     if not label_weight:
         x, y, columns = label_texts(teachers[0], x, y, **columns)
-    data = student._prepare(x, y, **columns)
+    data = student.prepare(x, y, **columns)
     if label_weight:
-        student._check_training(data)
+        student.check_training(data)
     else:  # that all have the same label is then no mistake
-        Task._check_training(student, data)
+        Task.check_training(student, data)
     ready = for_data(student, data)
     aims = Aims(teachers[0], ready, losses)
     targets = _targets(teachers, aims, (x, y, columns), data, cache, verbose)
     twin = _distilled(ready, aims, label_weight, data)
-    return twin, replace(data, labels={**ready._targets(data.labels), **targets})
+    return twin, replace(data, labels={**ready.targets(data.labels), **targets})
 
 
 def _default_loss(student):
@@ -173,7 +173,7 @@ def _targets(teachers, aims, given, data, cache, verbose):
     x, y, columns = given
     found: dict[str, list] = {}
     for teacher in teachers:
-        tokenized = teacher._prepare(x, y, **columns).tokenized
+        tokenized = teacher.prepare(x, y, **columns).tokenized
         _check_aligned(tokenized, data.tokenized, aims)
         model = aims.teacher_model(teacher)
         names = tuple(name for name in model.output if aims.is_by_token(name))
@@ -234,11 +234,11 @@ def _distilled(student, aims, label_weight, data):
         def training_layers(self):
             return (*student.training_layers, *aims.projections)
 
-        def _build_for_training(self, encoder, **options):
-            return aims.extend(super()._build_for_training(encoder, **options), encoder)
+        def build_training_model(self, encoder, **options):
+            return aims.extend(super().build_training_model(encoder, **options), encoder)
 
-        def _training_loss(self):
-            own = {name: ScaledLoss(loss, label_weight) for name, loss in super()._training_loss().items()}
+        def training_losses(self):
+            own = {name: ScaledLoss(loss, label_weight) for name, loss in super().training_losses().items()}
             return {**own, **aims.keras_losses()}
 
         def _training_sample(self, train):

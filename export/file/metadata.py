@@ -81,7 +81,7 @@ def task_settings(task) -> dict[str, Any]:
         >>> task_settings(classifier)  # doctest: +SKIP
         {'sequence_length': 128, 'long_texts': 'cut'}
     """
-    own = {name: value for name, value in task._settings().items() if name != "kind"}  # that has its own place
+    own = {name: value for name, value in task.settings().items() if name != "kind"}  # that has its own place
     return {"sequence_length": task.sequence_length, "long_texts": task.long_texts, **own}
 
 

@@ -35,7 +35,7 @@ class FileMetadata:
         tokenizer: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`.
         signatures: The length of each signature, by its key, shortest first; `None` is a dynamic length.
         outputs: The names of the outputs in the signatures.
-        settings: What else the task needs: `sequence_length`, `long_texts`, and what its `_settings` say.
+        settings: What else the task needs: `sequence_length`, `long_texts`, and what its `settings` say.
     """
 
     name: str

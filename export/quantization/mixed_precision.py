@@ -203,7 +203,7 @@ class _Measure:
         found = read_examples(task, data, y, **columns)
         self.task, self.app, self.metric = copy.copy(task), app_outputs(task), metric
         if found.labelled is not None and metric != "agreement":
-            self.data = task._prepare(found.labelled, None).first_rows(examples)
+            self.data = task.prepare(found.labelled, None).first_rows(examples)
             self.metric = metric or self.app.metric(task, self.data)
             self.count = self.data.num_examples
             return
@@ -236,13 +236,13 @@ class _Measure:
         return switches
 
     def _fresh_model(self):
-        model = self.task._build_from_config(self.task.config)
+        model = self.task.build_from_config(self.task.config)
         copy_weights(self.task.model, model)
         return model
 
     def outputs(self):
         """What the model gives as its products are switched now."""
-        return self.task._outputs(self.data.tokenized, self.model)
+        return self.task.outputs(self.data.tokenized, self.model)
 
     def score(self, expected, outputs):
         """What outputs are worth, beside those of the float model."""

@@ -72,9 +72,9 @@ def train_quantized(
     _check(task, quantization)
     from export.quantization.plan import plan_quantization
 
-    data = task._prepare(x, y, **(columns or {}))
-    task._check_training(data)
-    plain = task._build_from_config(task.config)
+    data = task.prepare(x, y, **(columns or {}))
+    task.check_training(data)
+    plain = task.build_from_config(task.config)
     copy_weights(task.model, plain)
     plan = plan_quantization(plain, quantization, token_rows(_sample(data.tokenized)))
     twin = quantized_task(task, plan, frozen_table=quantization.tables == "int4")
@@ -129,16 +129,16 @@ def quantized_task(task: Task, plan, *, frozen_table: bool = False) -> Task:
     options = {"table_size": table_size, "frozen_table": frozen_table}
 
     class Quantized(kind):
-        def _build(self, *args, **kwargs):
-            return quantize_layers(super()._build(*args, **kwargs), plan.numbers, **options)
+        def build_model(self, *args, **kwargs):
+            return quantize_layers(super().build_model(*args, **kwargs), plan.numbers, **options)
 
-        def _build_for_training(self, *args, **kwargs):
-            return quantize_layers(super()._build_for_training(*args, **kwargs), plan.numbers, **options)
+        def build_training_model(self, *args, **kwargs):
+            return quantize_layers(super().build_training_model(*args, **kwargs), plan.numbers, **options)
 
     twin = object.__new__(Quantized)
     twin.__dict__.update(task.__dict__)
     twin._last_forward = None
-    twin.model = twin._build_from_config(task.config)
+    twin.model = twin.build_from_config(task.config)
     copy_weights(task.model, twin.model, allow_missing=True)
     if frozen_table:
         _round_table(twin.model.get_layer("token_embedding").embeddings, 4)
@@ -154,7 +154,7 @@ def _check(task, quantization):
     from export.quantization.plan import check_simulated
 
     check_simulated(quantization)
-    if task._user_compiled:
+    if task.is_compiled:
         raise ValueError("The task is compiled, which replaces a recipe; load or make it again without compile().")
     if task.fresh_heads:
         raise ValueError(

@@ -50,8 +50,8 @@ class DeploymentData:
 
     def score_task(self, task: Task) -> float:
         """The metric of a task on the validation data, in Keras."""
-        rows = task._prepare(self.validation.labelled, None)
-        return self._score(task, task._outputs(rows.tokenized), rows)
+        rows = task.prepare(self.validation.labelled, None)
+        return self._score(task, task.outputs(rows.tokenized), rows)
 
     def score_file(self, task: Task, runtime: Runtime) -> float:
         """The metric of a task's file, through the device's runtime."""
@@ -63,7 +63,7 @@ class DeploymentData:
         ready = copy.copy(task)
         for name, value in runtime.reader.reading.items():
             setattr(ready, name, value)
-        rows = ready._prepare(self.validation.labelled, None)
+        rows = ready.prepare(self.validation.labelled, None)
         return ready, app_outputs(task).to_task(task, runtime.outputs(rows.tokenized), rows.tokenized), rows
 
     def _score(self, task, outputs, rows):
@@ -71,8 +71,8 @@ class DeploymentData:
 
     def difference(self, teacher: Task, task: Task, runtime: Runtime) -> ScoreInterval | None:
         """A file's score minus the teacher's, with its interval; `None` where parts cannot be measured alone."""
-        rows = teacher._prepare(self.validation.labelled, None)
-        models = [(teacher, teacher._outputs(rows.tokenized), rows), self.file_outputs(task, runtime)]
+        rows = teacher.prepare(self.validation.labelled, None)
+        models = [(teacher, teacher.outputs(rows.tokenized), rows), self.file_outputs(task, runtime)]
         groups = split_examples(rows.num_examples, self.seed)
         theirs, ours = (self._scores_without(groups, model, found, data) for model, found, data in models)
         if theirs is None or ours is None:
@@ -84,7 +84,7 @@ class DeploymentData:
         labelled = self.validation.labelled
 
         def prepare(numbers):
-            return task._prepare(type(labelled)(tuple(labelled[int(i)] for i in numbers), labelled.report), None)
+            return task.prepare(type(labelled)(tuple(labelled[int(i)] for i in numbers), labelled.report), None)
 
         return scores_without(groups, lambda found, part: self._score(task, found, part), prepare, rows, outputs)
 
@@ -92,7 +92,7 @@ class DeploymentData:
 
     def row_lengths(self, task: Task, longest: int | None = None) -> np.ndarray:
         """The tokens of each row of the validation data."""
-        lengths = np.asarray(task._prepare(self.validation.labelled, None).tokenized.lengths)
+        lengths = np.asarray(task.prepare(self.validation.labelled, None).tokenized.lengths)
         return lengths if longest is None else np.minimum(lengths, longest)
 
     @property
@@ -110,7 +110,7 @@ class DeploymentData:
         spent = (time.perf_counter() - start) / (lengths.sum() * work_of(teacher.config))
         if self.train is None:
             return score, Costs(teacher.config, 0, 0, spent)
-        rows = teacher._prepare(self.train.labelled, None)
+        rows = teacher.prepare(self.train.labelled, None)
         return score, Costs(teacher.config, int(rows.tokenized.lengths.sum()), rows.num_examples, spent)
 
     def fingerprint(self, teacher: Task) -> str:
@@ -146,13 +146,13 @@ def read_data(teacher: Task, train: Any, validation: Any, *, columns: dict | Non
     if validation is None:
         raise ValueError("There is no validation data; expected labelled examples that the promise is measured on.")
     checks, notes = _read(teacher, validation, columns, "validation"), []
-    rows = teacher._prepare(checks.labelled, None)
+    rows = teacher.prepare(checks.labelled, None)
     examples = None
     if train is None:
         notes.append("no training data: nothing could be trained, and activations were measured on the validation data")
     else:
         examples = _read(teacher, train, columns, "train")
-        teacher._check_training(teacher._prepare(examples.labelled, None))
+        teacher.check_training(teacher.prepare(examples.labelled, None))
         if both := _count_common(examples, checks):
             notes.append(f"{both:,} of {len(checks.inputs):,} validation inputs are in the training data, too")
     metric = app_outputs(teacher).metric(teacher, rows)
@@ -165,7 +165,7 @@ def _read(teacher, given, columns, name):
         examples = read_examples(teacher, x, y, **(columns or {}))
         if examples.labelled is None:
             raise ValueError("it has no labels")
-        teacher._prepare(examples.labelled, None)  # labels that the teacher does not know are an error here
+        teacher.prepare(examples.labelled, None)  # labels that the teacher does not know are an error here
     except ValueError as error:
         raise ValueError(f"The {name} data cannot be used: {error}") from error
     return examples

@@ -116,9 +116,9 @@ def _expect(task, texts, decoding):
     decoding, tokenizer = _with_length(task, decoding), task.tokenizer
     tokens, splits, _ = tokenize_sources(tokenizer, texts, Room(source_room(task), task.target_length, task.keeps))
     rows = [[tokenizer.cls_id, *tokens[begin:end], tokenizer.sep_id] for begin, end in itertools.pairwise(splits)]
-    writer, _ = task._writer(decoding)
+    writer, _ = task.writer(decoding)
     ids = np.full((len(texts), decoding.max_length), task.tokenizer.pad_id, np.int32)
-    for row, text in zip(ids, writer.write(*task._padded(rows)), strict=True):
+    for row, text in zip(ids, writer.write(*task.padded(rows)), strict=True):
         row[: len(text)] = text
     return {"written_ids": tf.constant(ids)}
 

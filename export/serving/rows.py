@@ -59,7 +59,7 @@ class ServedRows:
 
     def outputs(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
         """What `from_ids` gives for rows, as the file of the task would."""
-        raw = self._task._outputs(tokenized, model=self._from_ids)
+        raw = self._task.outputs(tokenized, model=self._from_ids)
         return app_outputs(self._task).from_task(self._task, raw, tokenized)
 
     def _from_ids(self, inputs, training):

@@ -194,8 +194,8 @@ def _with_marks(context, starts, ends, token):
 
 def _expected_answers(task, questions, contexts):
     """By Keras and NumPy, of the first window: the graph reads no other."""
-    data = task._read([Question(*pair) for pair in zip(questions, contexts, strict=True)])
-    logits, row, found = task._outputs(data.tokenized)["span_logits"], 0, []
+    data = task.read([Question(*pair) for pair in zip(questions, contexts, strict=True)])
+    logits, row, found = task.outputs(data.tokenized)["span_logits"], 0, []
     for passage in data.passages:
         window = Passage(passage.context, passage.starts, passage.ends, passage.windows[:1], passage.first)
         candidates = find_answers(logits[row : row + 1], window, max_answer_length=task.max_answer_length)
@@ -214,7 +214,7 @@ _SPAN_NOTES = (
 
 
 def _command_answers(task, outputs):
-    logits, tags = outputs["class_logits"], tf.constant(task._settings()["tags"])
+    logits, tags = outputs["class_logits"], tf.constant(task.settings()["tags"])
     probabilities = tf.nn.softmax(logits)
     best = tf.argmax(outputs["token_logits"], axis=-1, output_type=tf.int32)
     return {
@@ -260,7 +260,7 @@ def _expected_scores(task, contexts, choices):
     second, _ = tokenize_texts(task.tokenizer, choices).trimmed(limit - 1)  # beside [CLS] and two [SEP]
     rows = tokenize_texts(task.tokenizer, contexts)
     rows = replace(rows, second_ids=second.first_ids, second_splits=second.first_splits)
-    return {"score": tf.constant(task._outputs(rows.trimmed_first(limit)[0])["class_logits"][:, 0])}
+    return {"score": tf.constant(task.outputs(rows.trimmed_first(limit)[0])["class_logits"][:, 0])}
 
 
 _RELATION_NOTES = (

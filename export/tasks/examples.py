@@ -150,7 +150,7 @@ def _read_sources(task, x, y, **columns):
 def _read_words(task, x, y, **columns):
     if x is None or (y is None and isinstance(x, list | tuple) and all(map(_is_text, x))):
         return Examples(list(PROBES if x is None else x))
-    rows = task._read(x, y, **columns)
+    rows = task.read(x, y, **columns)
     return Examples([list(words) for words in rows.words], None if None in rows.tags else rows)
 
 

@@ -41,9 +41,9 @@ def prepare(
         raise ValueError(
             f"The heads of this {type(task).__name__} are untrained; fit() it first: nothing is important yet."
         )
-    data = task._prepare(x, y, **(columns or {}))
+    data = task.prepare(x, y, **(columns or {}))
     data = data if examples is None else data.first_rows(examples)
-    task._check_training(data)
+    task.check_training(data)
     return for_data(task, data), data
 
 
@@ -75,13 +75,13 @@ def training_step(
     The loss is the sum over what counts (texts or tokens), so that losses of batches can be added up.
     """
     model = task._fresh_model(Recipe(), seed=0, table=None)
-    losses = task._training_loss()
+    losses = task.training_losses()
     if task._packs():
         batches = task._training_batches(data, batch_size, packed=True)[0](0, 0, 1)
     else:  # without rows that fill up the last batch, which nothing here should count
         batches = bucketed_batches(
             data.tokenized,
-            task._targets(data.labels),
+            task.targets(data.labels),
             batch_size=batch_size,
             boundaries=bucket_boundaries(data.tokenized.lengths, sequence_length=task.sequence_length),
             sample_weights=np.ones(len(data.tokenized), np.float32) if data.weights is None else data.weights,
@@ -113,5 +113,5 @@ def measure(task: Task, data: PreparedData, metric: str) -> tuple[float, float]:
         return summed(model(inputs, training=False), labels, weights)
 
     total, count = np.sum([[float(value) for value in step(*batch)] for batch in batches], axis=0)
-    outputs = task._outputs(data.tokenized) | task._learned_beside(model)
-    return float(total / count), task._score(outputs, data, metric).value
+    outputs = task.outputs(data.tokenized) | task.extra_state(model)
+    return float(total / count), task.score(outputs, data, metric).value

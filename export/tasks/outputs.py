@@ -39,7 +39,7 @@ class AppOutputs:
     counted: Callable[[TokenizedTexts], np.ndarray] | None = None
     metric: Callable[[Any, Any], str] = lambda task, data: task.default_metric
     score: Callable[[Any, dict, Any, str], float] = lambda task, outputs, data, metric: (
-        task._score(outputs, data, metric).value
+        task.score(outputs, data, metric).value
     )
     writes: bool = False
 
@@ -218,7 +218,7 @@ def _outside_of_questions(tokenized):
 
 def _span_score(task, outputs, data, metric):
     """With the threshold that the file has, and not with the one that would be best on this data."""
-    return float(getattr(task._report(outputs, data), metric))
+    return float(getattr(task.report(outputs, data), metric))
 
 
 # === Texts ===

@@ -119,7 +119,7 @@ def float_file(model: keras.Model, lengths: Sequence[int]) -> bytes:
     """The converter's file, with a signature for each length."""
     archive = keras.export.ExportArchive()
     archive.track(model)
-    keys = {f"length_{length}": length for length in lengths} or {DYNAMIC: None}
+    keys: dict[str, int | None] = {f"length_{length}": length for length in lengths} or {DYNAMIC: None}
     for key, length in keys.items():
         spec = {name: tf.TensorSpec((1, length), tf.int32, name=name) for name in INPUT_NAMES}
         archive.add_endpoint(key, lambda inputs: model(inputs, training=False), input_signature=[spec])

@@ -84,7 +84,7 @@ def _check_outputs(task, content, recipe, length):
 
 def _pack(tokenizer, text, length):
     """`[CLS] ids [SEP]` of the one text, cut and padded, by core ops that TFLite has."""
-    graph = tokenizer._graph
+    graph = tokenizer.graph
     normalized = tf_text.FastBertNormalizer(model_buffer=tf.constant(graph.normalizer)).normalize(text)
     pieces = tf_text.FastWordpieceTokenizer(model_buffer=tf.constant(graph.wordpiece), token_out_type=tf.int32)
     ids = pieces.tokenize(normalized).flat_values[: length - 2]

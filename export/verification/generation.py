@@ -74,7 +74,7 @@ def compare_writing(task: Seq2Seq, writer: Writer, examples: Examples) -> dict:
     reader = _task_reader(task, writer.longest)
     data, theirs = (one.prepare(examples.inputs) for one in (reader, writer.reader))
     rows, scores = source_rows(data.tokenized), _Scores(task)
-    texts = task._writer(Decoding())[0].write(*task._padded(rows))
+    texts = task.writer(Decoding())[0].write(*task.padded(rows))
     written = writer.outputs(theirs.tokenized)["written_ids"]
     same = [text == row[row != task.tokenizer.pad_id].tolist() for text, row in zip(texts, written, strict=True)]
     numbers = scores.compare(writer, rows, [text[: task.target_length - 1] for text in texts])

@@ -214,7 +214,7 @@ def _compare(task, runtime, examples):
         setattr(shortened, name, value)
     reader, inputs = task_reader(task, runtime.longest), examples.inputs
     data = reader.prepare(inputs)
-    raw = shortened._outputs(data.tokenized)
+    raw = shortened.outputs(data.tokenized)
     ours, theirs = outputs.from_task(task, raw, data.tokenized), runtime.outputs(data.tokenized)
     numbers = {
         **_errors(reader, ours, theirs, None if outputs.counted is None else outputs.counted(data.tokenized)),
@@ -224,15 +224,15 @@ def _compare(task, runtime, examples):
     }
     if examples.labelled is None:
         return numbers | {"metric": None, "keras_score": None, "file_score": None}
-    rows = shortened._prepare(examples.labelled, None)
+    rows = shortened.prepare(examples.labelled, None)
     metric = outputs.metric(task, rows)
     if not _have_same_rows(rows, data):  # a task may fill up its groups to measure them
-        raw, theirs = shortened._outputs(rows.tokenized), runtime.outputs(rows.tokenized)
+        raw, theirs = shortened.outputs(rows.tokenized), runtime.outputs(rows.tokenized)
     if runtime.longest == task.sequence_length:
         keras_score = outputs.score(task, raw, rows, metric)
     else:
-        whole = task._prepare(examples.labelled, None)
-        keras_score = outputs.score(task, task._outputs(whole.tokenized), whole, metric)
+        whole = task.prepare(examples.labelled, None)
+        keras_score = outputs.score(task, task.outputs(whole.tokenized), whole, metric)
     file_score = outputs.score(shortened, outputs.to_task(task, theirs, rows.tokenized), rows, metric)
     return numbers | {"metric": metric, "keras_score": keras_score, "file_score": file_score}
 

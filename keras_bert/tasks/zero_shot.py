@@ -236,7 +236,7 @@ class ZeroShotClassifier:
         """Write what is wrapped, and with it labels and template."""
         settings = {
             "task": self.name,
-            "wraps": self.task._all_settings(),
+            "wraps": self.task.all_settings(),
             "labels": self._words,
             "template": self.template,
             "temperature": self.temperature,
@@ -251,7 +251,7 @@ class ZeroShotClassifier:
             raise ValueError(f"{directory} holds another task; open it with load_task, or wrap it by from_pretrained.")
         wrapped = settings.pop("wraps")
         kinds = {kind.name: kind for kind in METHODS.values()}
-        return cls(kinds[wrapped.pop("task")]._open(directory, wrapped), **settings)
+        return cls(kinds[wrapped.pop("task")].from_directory(directory, wrapped), **settings)
 
 
 def _find_class(labels, pattern):

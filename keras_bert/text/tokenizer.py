@@ -60,7 +60,7 @@ class BertTokenizer:
         self.split_cjk = split_cjk
         self.unknown_token = unknown_token
         rules = TextRules(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
-        self._graph = WordpieceGraph.build(tokens, unknown_token, rules)
+        self.graph = WordpieceGraph.build(tokens, unknown_token, rules)
 
     # === Text to ids ===
 
@@ -75,7 +75,7 @@ class BertTokenizer:
             <tf.RaggedTensor [[[1, 2], [2]], [[0]]]>
         """
         texts = to_strings(texts)
-        return nest(texts, self._graph.tokenize(flatten(texts)))
+        return nest(texts, self.graph.tokenize(flatten(texts)))
 
     def tokenize_with_offsets(self, texts, *, unit: str = "char"):
         """Return `(ids, starts, ends)`: for each token also where it stands in the original text, int32.
@@ -98,7 +98,7 @@ class BertTokenizer:
         if unit not in ("char", "byte"):
             raise ValueError(f"unit={unit!r}; pass 'char' for offsets in characters or 'byte' for bytes of UTF-8.")
         texts = to_strings(texts)
-        ids, first, last = self._graph.tokenize_with_bytes(flatten(texts))
+        ids, first, last = self.graph.tokenize_with_bytes(flatten(texts))
         starts, ends = locate(flatten(texts), ids.value_rowids(), first, last, unit)
         return tuple(nest(texts, ragged) for ragged in (ids, ids.with_values(starts), ids.with_values(ends)))
 

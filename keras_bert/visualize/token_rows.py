@@ -75,7 +75,7 @@ def read_row(source: Any, text: Any, tokenizer: BertTokenizer | None = None) -> 
     model, tokenizer = open_model(source, tokenizer)
     limit = getattr(source, "sequence_length", encoder_config(model).max_sequence_length)
     if isinstance(source, RelationClassifier):
-        tokenized, _ = source._pack([marked_or_error(text, 1)])
+        tokenized, _ = source.pack([marked_or_error(text, 1)])
     elif hasattr(source, "splitting"):  # a task that tags words
         splitting = "words" if source.splitting == "auto" else source.splitting
         words = [word for word, _, _ in locate_words(text, splitting)[1]]

@@ -618,7 +618,7 @@ def test_a_run_that_has_ended_is_not_trained_again_and_says_so(ended, capsys):
 def test_ctrl_c_and_the_same_call_again_is_the_whole_run(tmp_path, monkeypatch):
     options = {"seeds": (0, 1), "average": True, "evaluations": 3, "epochs": 3, "head_epochs": 1}
     whole, report = fit(tmp_path / "whole", **options)
-    original, calls = TextClassifier._score, []
+    original, calls = TextClassifier.score, []
 
     def stops(self, *args):
         calls.append(1)
@@ -626,7 +626,7 @@ def test_ctrl_c_and_the_same_call_again_is_the_whole_run(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return original(self, *args)
 
-    monkeypatch.setattr(TextClassifier, "_score", stops)
+    monkeypatch.setattr(TextClassifier, "score", stops)
     task, first = fit(tmp_path / "cut", **options)
     assert first.interrupted
     with pytest.raises(ValueError, match="seed-1 .*load it again"):  # where to begin with seed 1 is not known here

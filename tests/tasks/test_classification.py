@@ -131,7 +131,7 @@ def test_a_model_of_pairs_takes_no_single_texts(kind, tmp_path):
     targets = classes if labels else [4.5, 1.0] * 8
     classifier = new_classifier(labels=labels, kind=kind)
     assert len(classifier.predict(["a film"])) == len(classifier.predict(pairs[:1])) == 1  # untrained, it takes both
-    assert "pairs" not in classifier._settings()
+    assert "pairs" not in classifier.settings()
     with pytest.raises(ValueError, match="train on pairs of texts and validate on single texts"):
         classifier.fit(pairs, targets, validation_data=(["a good film"], targets[:1]), epochs=1, verbose=0)
     classifier.fit(pairs, targets, epochs=1, verbose=0)
@@ -175,9 +175,9 @@ def test_f1_is_that_of_the_second_class(trained):
     classifier, _ = trained
     texts, labels = reviews(64, seed=6)
     labels[::3] = ["good"] * len(labels[::3])
-    data = classifier._prepare(texts, labels)
+    data = classifier.prepare(texts, labels)
     found = [answer[0].name for answer in classifier.predict(texts)]
-    score = classifier._score(classifier._outputs(data.tokenized), data, "f1")
+    score = classifier.score(classifier.outputs(data.tokenized), data, "f1")
     assert score.value == pytest.approx(f1_score(labels, found, pos_label="good"))
     assert score.value != pytest.approx(f1_score(labels, found, pos_label="bad"))
     report = new_classifier().fit(texts, labels, validation_data=(texts, labels), metric="f1", epochs=1, verbose=0)

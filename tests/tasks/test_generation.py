@@ -68,7 +68,7 @@ def test_other_encoders_write_with_graphs_of_their_own(trained):
     task, _ = trained
     task.predict("a b")
     twin = task.on_encoder(task.config.replace(hidden_dim=16))
-    assert twin._writer(Decoding())[0].config.hidden_dim == 16
+    assert twin.writer(Decoding())[0].config.hidden_dim == 16
 
 
 # === Loss ===
@@ -77,7 +77,7 @@ def test_other_encoders_write_with_graphs_of_their_own(trained):
 def test_the_loss_is_that_of_targets_alone():
     task = writer()
     pairs = [("a b", "c"), ("d", "e f a"), ("b b b c", "a a")]
-    data = task._prepare(pairs, None)
+    data = task.prepare(pairs, None)
     batches, steps = task._training_batches(data, 3, packed=True)
     (inputs, labels, weights), *more = batches(0, 0, 1)
     assert steps == 1 and not more
@@ -92,11 +92,11 @@ def test_the_loss_is_that_of_targets_alone():
             scores = recomputed_scores(task.model, before, wanted[:place])
             expected.append(np.log(np.exp(scores).sum()) - scores[token])
     assert float(loss) == pytest.approx(np.mean(expected), abs=1e-5)
-    measured = task._score(task._outputs(data.tokenized), data, "log_likelihood")
+    measured = task.score(task.outputs(data.tokenized), data, "log_likelihood")
     assert -measured.value == pytest.approx(np.mean(expected), abs=1e-5)
     # Rows of several devices are padded, and score all tokens: the same loss.
     (inputs, labels, weights), *_ = task._training_batches(data, 3)[0](0, 0, 1)
-    plain = task._loss()["mlm_logits"](labels["mlm_logits"], task.model(inputs)["mlm_logits"], weights["mlm_logits"])
+    plain = task.losses()["mlm_logits"](labels["mlm_logits"], task.model(inputs)["mlm_logits"], weights["mlm_logits"])
     assert float(plain) == pytest.approx(np.mean(expected), abs=1e-5)
 
 
@@ -112,7 +112,7 @@ def test_label_smoothing_is_that_of_keras():
 def test_places_for_targets():
     assert place_count(np.full(10, 4), 8) == 32
     task = Seq2Seq(random_writer(num_layers=1), tokenizer(), **LENGTHS)
-    data = task._prepare([("a", "b")] * 30 + [("a", "b c d e f a")] * 2, None)
+    data = task.prepare([("a", "b")] * 30 + [("a", "b c d e f a")] * 2, None)
     batches, _ = task._training_batches(data, 4, packed=True)
     sizes = {inputs["target_places"].shape[0] for inputs, _, _ in batches(0, 0, 2)}
     counted = sum(float(tf.reduce_sum(weights["target_logits"])) for _, _, weights in batches(0, 0, 1))
@@ -185,14 +185,14 @@ def test_a_source_over_the_window_is_cut_and_said():
 def test_the_end_of_a_dialogue_is_kept():
     task, rows = writer(), {}
     for task.keeps in ("start", "end"):
-        _, room = task._writer(Decoding())
+        _, room = task.writer(Decoding())
         with pytest.warns(UserWarning, match="cut"):
             (rows[task.keeps],) = task._source_rows([("a b c", "d e f", "a b")], room)
     assert rows == {"start": [2, 5, 6, 7, 3, 8, 9, 3], "end": [2, 8, 9, 10, 3, 5, 6, 3]}
 
 
 def test_a_cut_target_does_not_learn_to_end():
-    data = writer()._prepare([("a", "b c d e f a b c d"), ("a", "b")], None)
+    data = writer().prepare([("a", "b c d e f a b c d"), ("a", "b")], None)
     labels = data.labels.values
     assert labels[:11].tolist() == [-1, -1, 6, 7, 8, 9, 10, 5, 6, -1, -1]
     assert labels[11:].tolist() == [-1, -1, 6, 3, -1]

@@ -39,10 +39,10 @@ def test_it_writes_the_known_paraphrase(simbert):
 
 
 def test_cached_scores_are_those_of_the_whole_row(simbert):
-    writer, room = simbert._writer(Decoding(min_length=12, max_length=12))
+    writer, room = simbert.writer(Decoding(min_length=12, max_length=12))
     (source,) = simbert._source_rows([QUESTION], room)
-    (written,) = writer.write(*simbert._padded([source]))
-    known, _, cache = writer.begin(*simbert._padded([source]))
+    (written,) = writer.write(*simbert.padded([source]))
+    known, _, cache = writer.begin(*simbert.padded([source]))
     ids = ops.convert_to_tensor([[simbert.tokenizer.sep_id, *written]], "int32")
     for index in range(1, 13):
         scores, cache = writer.next_scores(known, ids, cache, index)

@@ -132,7 +132,7 @@ def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
 
 def test_packed_rows_train_on_the_same_loss():
     model = new_model()
-    data = model._prepare(*commands(12, seed=5))
+    data = model.prepare(*commands(12, seed=5))
     recipe = keras_bert.Recipe(batch_size=12, dropout=0.0, attention_dropout=0.0, classifier_dropout=0.0)
     losses = {}
     for packed in (True, False):
@@ -143,10 +143,10 @@ def test_packed_rows_train_on_the_same_loss():
         network = model._fresh_model(recipe, 0, None)
         outputs = network(inputs, training=True)
         losses[packed] = [
-            float(loss(labels[name], outputs[name], weights[name])) for name, loss in model._loss().items()
+            float(loss(labels[name], outputs[name], weights[name])) for name, loss in model.losses().items()
         ]
     assert losses[True] == pytest.approx(losses[False], abs=1e-5)
-    assert model._mean_loss(model._outputs(data.tokenized), data) == pytest.approx(sum(losses[True]), abs=1e-5)
+    assert model._mean_loss(model.outputs(data.tokenized), data) == pytest.approx(sum(losses[True]), abs=1e-5)
 
 
 def test_plain_keras_after_compile():

@@ -87,8 +87,8 @@ def test_it_learns_from_questions_of_different_sizes(trained):
 def test_answers_are_the_models_own(trained):
     chooser, _ = trained
     (context, choices), _ = (part[0] for part in toys(1, seed=4))
-    tokenized = chooser._read([(context, choice) for choice in choices], as_choices([(context, choices)]))[0]
-    logits = chooser._outputs(tokenized)["class_logits"][:, 0].astype("float64")
+    tokenized = chooser.read([(context, choice) for choice in choices], as_choices([(context, choices)]))[0]
+    logits = chooser.outputs(tokenized)["class_logits"][:, 0].astype("float64")
     expected = np.exp(logits) / np.exp(logits).sum()
     answers = chooser.predict(context, choices)
     assert [answer.index for answer in answers] == np.argsort(-expected).tolist()
@@ -102,9 +102,9 @@ def test_a_step_learns_what_the_definition_says():
     chooser = new_chooser()
     chooser.model.get_layer("classifier").kernel.assign_add(np.full((32, 1), 0.5) * np.arange(32)[:, None] / 32)
     questions, labels = toys(9, seed=5, sizes=(4, 2, 3))
-    data = chooser._prepare(questions, labels)
+    data = chooser.prepare(questions, labels)
     assert data.texts_per_example == 4 and len(data.tokenized) == 36
-    expected = chooser._report(chooser._outputs(data.tokenized), data).loss
+    expected = chooser.report(chooser.outputs(data.tokenized), data).loss
     chooser.texts_per_example, chooser.fresh_heads = data.texts_per_example, False
     model = chooser._fresh_model(RECIPES["standard"], 0, None)
     batches, steps = chooser._training_batches(data, 16, packed=True)
@@ -173,7 +173,7 @@ def test_contexts_are_cut_and_choices_never():
     chooser = new_chooser(sequence_length=9)
     questions = [("the old dog here now", ["it barks", "it mews now"]), ("a cat", ["it mews", "it moos"])]
     rows = as_choices(questions, [0, 0])
-    data = chooser._prepare(rows, None)
+    data = chooser.prepare(rows, None)
     assert data.notes == ("of 2 of 4 choices the context was cut, to 9 tokens together",)
     ids, splits, _ = data.tokenized.packed()
     words = [[VOCABULARY[number] for number in ids[splits[row] : splits[row + 1]]] for row in range(2)]

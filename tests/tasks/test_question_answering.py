@@ -130,13 +130,13 @@ def test_the_threshold_of_averaged_weights_is_their_own(monkeypatch):
 
 def scored(answerer, data, move):
     """The score of the right answers' logits, moved."""
-    return answerer._score({"span_logits": move(perfect_logits(data))}, data, "f1")
+    return answerer.score({"span_logits": move(perfect_logits(data))}, data, "f1")
 
 
 def test_answers_are_judged_after_the_threshold():
     """That [CLS] is above all other tokens is no collapse: the threshold is what decides."""
     answerer = new_answerer(unanswerable=True)
-    data = answerer._prepare(*toys(30, seed=1, impossible=0.4))
+    data = answerer.prepare(*toys(30, seed=1, impossible=0.4))
 
     def prefer_nothing(rows):
         rows[:, 0] += 50.0
@@ -155,17 +155,17 @@ def test_answers_are_judged_after_the_threshold():
 def test_always_the_same_place_is_degenerate():
     answerer, (pairs, answers) = new_answerer(), toys(30, seed=1)
     asked = [("it is " * (number % 2) + question, context) for number, (question, context) in enumerate(pairs)]
-    data = answerer._prepare(asked, answers)
+    data = answerer.prepare(asked, answers)
 
     def at(place, where):
         logits = np.zeros((len(data.tokenized), 24, 2), np.float32)
         logits[np.arange(len(logits)), where + place] = 9.0
-        return answerer._score({"span_logits": logits}, data, "f1").degenerate
+        return answerer.score({"span_logits": logits}, data, "f1").degenerate
 
     assert at(8, np.zeros(len(data.tokenized), int))  # of the row
     assert at(2, data.labels[:, 2])  # of the context
     assert not at(np.arange(len(data.tokenized)) % 3, data.labels[:, 2])
-    one = answerer._prepare(*toys(1, seed=4, words=(60, 90)))  # one question in several windows has nothing to vary
+    one = answerer.prepare(*toys(1, seed=4, words=(60, 90)))  # one question in several windows has nothing to vary
     assert len(one.tokenized) > 1 and not scored(answerer, one, lambda rows: rows).degenerate
 
 
@@ -206,7 +206,7 @@ def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
     answerer, _ = trained
     answerer.save(tmp_path / "model")
     loaded = QuestionAnswerer.load(tmp_path / "model")
-    assert loaded._settings() == answerer._settings() and loaded.sequence_length == 24
+    assert loaded.settings() == answerer.settings() and loaded.sequence_length == 24
     pairs, _ = toys(20, seed=7, impossible=0.3)
     assert loaded.predict(pairs, n_best=2) == answerer.predict(pairs, n_best=2)
     head = QuestionAnswerer.from_pretrained(tmp_path / "model", sequence_length=24)  # the head comes along

@@ -164,17 +164,17 @@ def test_it_learns_relations_and_their_directions(trained):
 def packed_and_plain(renumbered, texts=9):
     """Both models with the same weights, and a batch of each."""
     classifier = new_classifier()
-    data = classifier._prepare(*sentences(texts, seed=5))
+    data = classifier.prepare(*sentences(texts, seed=5))
     config = classifier.config.replace(dropout=0.0, attention_dropout=0.0)
     options = {"classifier_dropout": 0.0, "seed": 0}
-    plain = classifier._build(bert_encoder(config), **options)
+    plain = classifier.build_model(bert_encoder(config), **options)
     copy_weights(classifier.model, plain)
     tokenized, table = data.tokenized, None
     if renumbered:
         table = tokenized.used_ids()
         config, tokenized = config.replace(vocabulary_size=len(table)), tokenized.renumbered(table)
     encoder = with_example_starts(bert_encoder(config, packed=True))
-    packed = classifier._build_for_training(encoder, **options, table=table)
+    packed = classifier.build_training_model(encoder, **options, table=table)
     copy_weights(classifier.model, packed, table_rows=table)
     batch_size, shape = texts + 2, PackedShape(rows=3, width=40)  # three texts a row, and two places stay empty
     weights = np.arange(1, texts + 1, dtype="float32") / texts
@@ -219,7 +219,7 @@ def test_plain_keras_after_compile():
 def test_class_weights_and_labels_are_checked():
     classifier = new_classifier()
     texts, labels = sentences(12, seed=1)
-    data = classifier._prepare(texts, labels, class_weight={"Other": 0.5})
+    data = classifier.prepare(texts, labels, class_weight={"Other": 0.5})
     assert set(data.weights[data.labels == 4]) == {0.5} and set(data.weights[data.labels != 4]) == {1.0}
     with pytest.raises(ValueError, match="Row 1 has the unknown label 'Eats'"):
         classifier.fit(texts[:1], ["Eats"])
@@ -228,7 +228,7 @@ def test_class_weights_and_labels_are_checked():
     with pytest.raises(ValueError, match="All 2 examples are 'Other'"):
         classifier.fit(texts[:2], ["Other"] * 2)
     with pytest.raises(ValueError, match="metric='f2' is unknown for relations"):
-        classifier._score({"relation_logits": np.zeros((12, 5), "float32")}, data, "f2")
+        classifier.score({"relation_logits": np.zeros((12, 5), "float32")}, data, "f2")
 
 
 # === Answers ===
@@ -315,7 +315,7 @@ def test_the_exported_file_has_three_inputs_and_the_same_answers(trained, tmp_pa
     runner = interpreter.Interpreter(str(path)).get_signature_runner("length_16")
     assert sorted(runner.get_input_details()) == ["padding_mask", "segment_ids", "token_ids"]
     texts = sentences(6, seed=7)[0]
-    tokenized, _ = classifier._pack([keras_bert.tasks.relation.marked_text.parse_tags(text) for text in texts])
+    tokenized, _ = classifier.pack([keras_bert.tasks.relation.marked_text.parse_tags(text) for text in texts])
     batches = bucketed_batches(tokenized, batch_size=1, boundaries=(16,))
     found = [
         runner(**{name: value.numpy() for name, value in inputs.items()})["relation_logits"][0] for inputs in batches

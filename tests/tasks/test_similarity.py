@@ -100,7 +100,7 @@ def test_packed_rows_give_the_same_vectors(pooling, normalize):
         with_example_starts(bert_encoder(CONFIG, packed=True)), pooling=pooling, normalize=normalize
     )
     copy_weights(embedder.model, packed)
-    tokenized, _, _ = embedder._tokenize(texts)
+    tokenized, _, _ = embedder.tokenize(texts)
     shape = packed_shape(tokenized.lengths, batch_size=8, group=2)
     expected, seen = embedder.predict(texts).reshape(14, 2, -1), 0
     for inputs, labels, weights in packed_batches(tokenized, np.arange(14), batch_size=8, shape=shape, seed=0, group=2):
@@ -118,8 +118,8 @@ def test_vectors_of_one_text_of_none_and_of_long_ones():
     assert one.shape == (24,) and np.linalg.norm(one) == pytest.approx(1, abs=1e-5)
     assert embedder.predict([]).shape == (0, 24)
     vectors = embedder.predict([long, "t4"])
-    tokenized, owners, _ = embedder._tokenize([long])
-    mean = embedder._outputs(tokenized)["sentence_embedding"].mean(axis=0)
+    tokenized, owners, _ = embedder.tokenize([long])
+    mean = embedder.outputs(tokenized)["sentence_embedding"].mean(axis=0)
     assert len(owners) > 2
     np.testing.assert_allclose(vectors[0], mean / np.linalg.norm(mean), atol=1e-5)
     with pytest.warns(UserWarning, match="1 of 1 texts were cut to 16 tokens"):
@@ -260,7 +260,7 @@ def test_saved_and_loaded_it_embeds_the_same(scored, tmp_path):
     texts = [first for first, _ in pairs_on_topics(6, seed=6)]
     embedder.save(tmp_path / "model")
     loaded = load_task(tmp_path / "model")
-    assert isinstance(loaded, SentenceEmbedder) and loaded._settings() == embedder._settings()
+    assert isinstance(loaded, SentenceEmbedder) and loaded.settings() == embedder.settings()
     assert loaded.sequence_length == 12 and loaded.score_range == (0.0, 5.0)
     np.testing.assert_array_equal(loaded.predict(texts), embedder.predict(texts))
     # The directory also says it in sentence-transformers' words, and is an ordinary encoder.

@@ -153,7 +153,7 @@ WORDS = [["Adason", "\x07", "ran", "", "don't"], ["北京", "Zoe\u0308", "-"], [
 
 def test_the_first_piece_of_each_word_carries_its_label():
     tagger = new_tagger()
-    data = tagger._prepare(WORDS, [["B-PER", "I-PER", "O", "O", "B-LOC"], ["O"] * 3, ["B-LOC"] * 3])
+    data = tagger.prepare(WORDS, [["B-PER", "I-PER", "O", "O", "B-LOC"], ["O"] * 3, ["B-LOC"] * 3])
     ids, splits, _ = data.tokenized.packed()
     flat = [word for row in WORDS for word in row]
     for word, place, tag in zip(flat, data.places, data.tags, strict=True):
@@ -178,7 +178,7 @@ def test_words_without_pieces_shift_nothing_and_cut_no_entity():
     ]
     # A label on a word without pieces leaves a chain that is legal still.
     crf = new_tagger(head="crf")
-    data = crf._prepare([["\x07", "Smith", "ran"]], [["B-PER", "I-PER", "O"]])
+    data = crf.prepare([["\x07", "Smith", "ran"]], [["B-PER", "I-PER", "O"]])
     assert [crf.labels[index] for index in data.labels.values if index >= 0] == ["B-PER", "O"]
 
 
@@ -213,7 +213,7 @@ def test_windows_lose_nothing():
         assert [(e.text, e.start, e.label) for e in mine] == [(e.text, e.start, e.label) for e in other]
         np.testing.assert_allclose([e.probability for e in mine], [e.probability for e in other], atol=1e-4)
     # In training every word counts once, in its best window.
-    data = windows._prepare(*sentences(12, seed=6, longest=40))
+    data = windows.prepare(*sentences(12, seed=6, longest=40))
     assert np.sum(data.labels.values >= 0) == sum(map(len, words)) == len(np.unique(data.places))
     cut = told_tagger(sequence_length=9, long_texts="cut")
     with pytest.warns(UserWarning, match="were cut to 9 tokens"):
@@ -233,7 +233,7 @@ def test_characters_are_words_where_the_data_has_them_so():
 
 def test_labels_stand_beside_their_tokens_in_every_batch():
     tagger = new_tagger()
-    data = tagger._prepare(*sentences(45, seed=7))
+    data = tagger.prepare(*sentences(45, seed=7))
     ids, splits, _ = data.tokenized.packed()
     rows = itertools.pairwise(splits)
     expected = sorted(tuple(zip(ids[a:b], data.labels.values[a:b], strict=True)) for a, b in rows)
@@ -257,7 +257,7 @@ def test_labels_stand_beside_their_tokens_in_every_batch():
 
 def test_packed_rows_have_the_loss_of_single_ones():
     tagger = new_tagger()
-    data = tagger._prepare(*sentences(30, seed=8))
+    data = tagger.prepare(*sentences(30, seed=8))
     packed = tagger._fresh_model(find_recipe("standard"), 0, None)
     packed.get_layer("token_classifier").kernel.assign(tagger.model.get_layer("token_classifier").kernel)
     losses = []
@@ -265,10 +265,10 @@ def test_packed_rows_have_the_loss_of_single_ones():
         batches, _ = tagger._training_batches(data, 30, packed=is_packed)
         (inputs, labels, weights), *rest = batches(0, 0, 1)
         assert not rest
-        loss = tagger._loss()["token_logits"]
+        loss = tagger.losses()["token_logits"]
         losses.append(float(loss(labels["token_logits"], model(inputs)["token_logits"], weights["token_logits"])))
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-    score = tagger._score(tagger._outputs(data.tokenized), data, "f1")
+    score = tagger.score(tagger.outputs(data.tokenized), data, "f1")
     assert score.details["val_loss"] == pytest.approx(losses[1], rel=1e-4)
 
 
@@ -276,17 +276,17 @@ def test_a_chain_has_a_row_of_its_own_and_the_loss_of_its_decoder():
     tagger = new_tagger(head="crf")
     tagger.transitions = np.random.default_rng(9).normal(size=(6, 5)).astype("float32")
     tagger.fresh_heads = False
-    data = tagger._prepare(*sentences(20, seed=9))
+    data = tagger.prepare(*sentences(20, seed=9))
     with pytest.raises(ValueError, match="cannot share a row"):
         tagger._training_batches(data, 20, packed=True)[0](0, 0, 1)
     (inputs, labels, weights), *_ = tagger._training_batches(data, 20)[0](0, 0, 1)
     model = tagger._fresh_model(find_recipe("standard"), 0, None)
     potentials = model(inputs)["tag_potentials"]
-    loss = tagger._loss()["tag_potentials"](labels["tag_potentials"], potentials, weights["tag_potentials"])
+    loss = tagger.losses()["tag_potentials"](labels["tag_potentials"], potentials, weights["tag_potentials"])
     # The loss leaves the beginning of a row free, for a row may be a window; decoding does not.
     scores = tagger.scores
     scores[-1, :-1] = tagger.transitions[-1]
-    outputs = tagger._outputs(data.tokenized)
+    outputs = tagger.outputs(data.tokenized)
     assert tagger._mean_loss(tagger._pick(outputs, data), data, scores) == pytest.approx(float(loss), rel=1e-4)
 
 
@@ -415,16 +415,16 @@ def test_bad_settings_are_named(tmp_path):
     with pytest.raises(ValueError, match="5 outputs, and there are 3 tags"):
         EntityTagger(model, BertTokenizer(VOCABULARY), labels=["O", "B-X", "I-X"])
     tagger = new_tagger()
-    data = tagger._prepare(*sentences(2, seed=1))
+    data = tagger.prepare(*sentences(2, seed=1))
     with pytest.raises(ValueError, match="metric='bleu'"):
-        tagger._score(tagger._outputs(data.tokenized), data, "bleu")
+        tagger.score(tagger.outputs(data.tokenized), data, "bleu")
 
 
 @pytest.mark.parametrize("scheme", ["BIOES", "IOB1"])
 def test_data_of_any_scheme_trains_a_model_of_any_scheme(scheme):
     words, tags = sentences(8, seed=1)
     tagger = new_tagger(scheme=scheme)
-    data = tagger._prepare(words, tags)
+    data = tagger.prepare(words, tags)
     assert entity_report(tags, tagger._codec.true_tags(data)).f1 == 1.0
     assert not data.notes
 

@@ -72,37 +72,37 @@ class Task(ABC):
             raise ValueError(f"long_texts={long_texts!r}: expected 'cut' or 'windows'.")
         self.model, self.tokenizer = model, tokenizer
         self.sequence_length, self.long_texts, self.fresh_heads = sequence_length, long_texts, fresh_heads
-        self._user_compiled, self._last_forward = False, None
+        self.is_compiled, self._last_forward = False, None
         check_vocabulary(tokenizer, encoder_config(model))
 
     # === What a task adds ===
 
     @abstractmethod
-    def _build(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
+    def build_model(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
         """The heads on an encoder."""
 
     @abstractmethod
-    def _prepare(self, x: Any, y: Any, **options) -> PreparedData:
+    def prepare(self, x: Any, y: Any, **options) -> PreparedData:
         """Examples in any of the accepted forms → what the model trains on."""
 
     @abstractmethod
-    def _loss(self) -> dict:
+    def losses(self) -> dict:
         """The loss of each output."""
 
-    def _training_loss(self) -> dict:
+    def training_losses(self) -> dict:
         """The loss of each output of the model that trains."""
-        return self._loss()
+        return self.losses()
 
     @abstractmethod
-    def _score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
+    def score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
         """How good outputs are, by one number."""
 
-    def _try_metric(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> None:
+    def check_metric(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> None:
         """Measure a few rows before anything trains: an unknown metric or a missing package is an error now."""
-        self._score(outputs, data, metric)
+        self.score(outputs, data, metric)
 
     @abstractmethod
-    def _settings(self) -> dict:
+    def settings(self) -> dict:
         """What `__init__` needs beside model and tokenizer, as JSON."""
 
     default_metric: ClassVar[str]
@@ -119,30 +119,30 @@ class Task(ABC):
     # Whether tokens that no training text has train too: where a loss compares tokens with all others.
     trains_all_tokens: ClassVar[bool] = False
 
-    # How many texts are a group in the data that is trained on: `_build_for_training` shapes by it.
+    # How many texts are a group in the data that is trained on: `build_training_model` shapes by it.
     texts_per_example: int = 1
 
     # The outputs `[B, T, …]` that have a value for each token.
     token_outputs: ClassVar[tuple[str, ...]] = ()
 
-    # Layers that `_build_for_training` adds; what they learn goes through `_learned_beside` and `_keep_beside`.
+    # Layers that `build_training_model` adds; what they learn goes through `extra_state` and `keep_extra_state`.
     training_layers: ClassVar[tuple[str, ...]] = ()
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None) -> keras.Model:
-        """The model that trains; it differs from `_build`'s where a loss needs more than the outputs.
+    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None) -> keras.Model:
+        """The model that trains; it differs from `build_model`'s where a loss needs more than the outputs.
 
         `table` has the ids of the token table's rows where training renumbers them, for heads that know tokens by id.
         """
-        return self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+        return self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
 
-    def _learned_beside(self, model: keras.Model) -> dict[str, np.ndarray]:
-        """What the layers that only the training model has have learned; `_score` finds it among the outputs."""
+    def extra_state(self, model: keras.Model) -> dict[str, np.ndarray]:
+        """What the layers that only the training model has have learned; `score` finds it among the outputs."""
         return {}
 
-    def _keep_beside(self, learned: dict[str, np.ndarray]) -> None:  # noqa: B027  most tasks have nothing to keep
+    def keep_extra_state(self, learned: dict[str, np.ndarray]) -> None:  # noqa: B027  most tasks have nothing to keep
         """Keep the same for answers."""
 
-    def _check_training(self, data: PreparedData) -> None:
+    def check_training(self, data: PreparedData) -> None:
         """An error where there is nothing to learn from; tasks know more reasons."""
         if not len(data.tokenized):
             raise ValueError("There are no examples to train on.")
@@ -172,8 +172,8 @@ class Task(ABC):
                 f"{type(self).__name__} trains on groups of texts, which model.fit cannot: leave compile() out, and "
                 "pass fit() a recipe and changes of it, such as learning_rate=5e-5."
             )
-        self.model.compile(optimizer, self._loss() if loss is None else loss, **options)
-        self._user_compiled = True
+        self.model.compile(optimizer, self.losses() if loss is None else loss, **options)
+        self.is_compiled = True
 
     def fit(
         self,
@@ -211,14 +211,14 @@ class Task(ABC):
             A `FinetuneReport` to print; after `compile`, Keras's `History`.
         """
         columns = columns or {}
-        train = self._prepare(x, y, class_weight=class_weight, **columns)
-        self._check_training(train)
+        train = self.prepare(x, y, class_weight=class_weight, **columns)
+        self.check_training(train)
         self.texts_per_example = train.texts_per_example
         check = None
         if validation_data is not None:
             inputs, targets = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
-            check = self._prepare(inputs, targets, **columns)
-        if self._user_compiled:
+            check = self.prepare(inputs, targets, **columns)
+        if self.is_compiled:
             if recipe is not None:
                 raise ValueError("The task is compiled, which replaces a recipe; pass one of the two.")
             if metric is not None or directory is not None:
@@ -236,26 +236,26 @@ class Task(ABC):
         batches, steps = self._training_batches(train, recipe.batch_size, packed=self._packs(), table=table)
         # Without validation data the first rows of the training data still show whether a run has degenerated.
         sample = check if check is not None else self._training_sample(train)
-        plain = self._build_from_config(self.config)
+        plain = self.build_from_config(self.config)
 
         def outputs_of(model, data):
             copy_weights(self.model, plain)  # for the rows of the table that do not train
             copy_weights(model, plain, table_rows=table)
-            return self._outputs(data.tokenized, plain) | self._learned_beside(model)
+            return self.outputs(data.tokenized, plain) | self.extra_state(model)
 
         def measure(model):
-            return self._score(outputs_of(model, sample), sample, metric)
+            return self.score(outputs_of(model, sample), sample, metric)
 
         def build(seed):
             model, few = self._fresh_model(recipe, seed, table), sample.first_rows(16)
-            self._try_metric(outputs_of(model, few), few, metric)
+            self.check_metric(outputs_of(model, few), few, metric)
             return model
 
         model, report = finetune(
             build,
             batches,
             recipe if check is not None else replace(recipe, patience=None, evaluations=1),
-            loss=self._training_loss(),
+            loss=self.training_losses(),
             steps_per_epoch=steps,
             measure=measure,
             metric=metric if check is not None else f"training_{metric}",
@@ -270,7 +270,7 @@ class Task(ABC):
             verbose=verbose,
         )
         copy_weights(model, self.model, table_rows=table)
-        self._keep_beside(self._learned_beside(model))
+        self.keep_extra_state(self.extra_state(model))
         self.fresh_heads, self._last_forward = False, None  # lets go of the model that was trained
         self.quantization = None
         return replace(report, notes=train.notes + (check.notes if check is not None else ()))
@@ -295,13 +295,13 @@ class Task(ABC):
         """A function from seed, epoch and number of epochs to batches, and how many an epoch has."""
         sizes = {"sequence_length": self.sequence_length, "hidden_dim": self.config.hidden_dim}
         options = {"batch_size": batch_size, "packed": packed, "table": table}
-        return training_batches(data, self._targets(data.labels), **sizes, **options)
+        return training_batches(data, self.targets(data.labels), **sizes, **options)
 
-    def _targets(self, labels):
+    def targets(self, labels):
         """The labels by the name of the output."""
         if isinstance(labels, dict):
             return labels
-        (output,) = self._loss()
+        (output,) = self.losses()
         return {output: labels}
 
     def _packs(self):
@@ -319,9 +319,9 @@ class Task(ABC):
         changes["vocabulary_size"] = None if table is None else len(table)
         config = self.config.replace(**{name: value for name, value in changes.items() if value is not None})
         rate = recipe.classifier_dropout
-        encoder = self._encoder(config, packed=self._packs(), seed=seed)
+        encoder = self.build_encoder(config, packed=self._packs(), seed=seed)
         encoder = with_example_starts(encoder) if self._packs() else encoder
-        model = self._build_for_training(encoder, classifier_dropout=rate, seed=seed, table=table)
+        model = self.build_training_model(encoder, classifier_dropout=rate, seed=seed, table=table)
         copy_weights(
             self.model,
             model,
@@ -331,10 +331,10 @@ class Task(ABC):
         )
         return model
 
-    def _build_from_config(self, config):
-        return self._build(self._encoder(config), classifier_dropout=None, seed=None)
+    def build_from_config(self, config):
+        return self.build_model(self.build_encoder(config), classifier_dropout=None, seed=None)
 
-    def _encoder(self, config, **options) -> keras.Model:
+    def build_encoder(self, config, **options) -> keras.Model:
         """A fresh encoder of the kind that the task needs; `options` are those of `bert_encoder`."""
         return bert_encoder(config, **options)
 
@@ -358,14 +358,14 @@ class Task(ABC):
             raise ValueError(
                 f"The encoder has {config.max_sequence_length} positions, the task reads {self.sequence_length} tokens."
             )
-        twin.model = twin._build(twin._encoder(config, seed=seed), classifier_dropout=None, seed=seed)
-        twin.fresh_heads, twin._user_compiled, twin._last_forward = True, False, None
+        twin.model = twin.build_model(twin.build_encoder(config, seed=seed), classifier_dropout=None, seed=seed)
+        twin.fresh_heads, twin.is_compiled, twin._last_forward = True, False, None
         twin.quantization = None
         return twin
 
     # === Answers ===
 
-    def _tokenize(self, texts, pairs=None) -> tuple[TokenizedTexts, np.ndarray, tuple[str, ...]]:
+    def tokenize(self, texts, pairs=None) -> tuple[TokenizedTexts, np.ndarray, tuple[str, ...]]:
         """Texts as rows of at most `sequence_length` tokens, the text that each row is of, and what was cut."""
         tokenized = tokenize_texts(self.tokenizer, texts, pairs)
         if self.long_texts == "windows":
@@ -376,13 +376,13 @@ class Task(ABC):
         note = f"{cut:,} of {len(tokenized):,} texts were cut to {self.sequence_length} tokens"
         return tokenized, np.arange(len(tokenized)), (note,) if cut else ()
 
-    def _outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
+    def outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
         """The outputs for each row, in the order of the rows; those of tokens as `row_outputs` gives them."""
-        forward = self._forward(self.model if model is None else model)
+        forward = self.forward(self.model if model is None else model)
         sizes = {"sequence_length": self.sequence_length, "batch_size": batch_size}
         return row_outputs(forward, tokenized, token_outputs=self.token_outputs, **sizes)
 
-    def _forward(self, model):
+    def forward(self, model):
         """Inference as one graph for all lengths; the last model's is kept, because tracing takes seconds."""
         if self._last_forward is None or self._last_forward[0] is not model:
             self._last_forward = (model, inference_graph(model))
@@ -391,7 +391,7 @@ class Task(ABC):
     # === Directories ===
 
     @classmethod
-    def _load_parts(cls, directory_or_name, seed, *, pooling="as stored"):
+    def load_parts(cls, directory_or_name, seed, *, pooling="as stored"):
         """An encoder with pretrained weights and its tokenizer; an error where there is no vocabulary.
 
         `pooling` is for tasks whose heads take `pooled_output`: `"cls"`, `"mean"`, or `None` for what suits the model.
@@ -409,28 +409,28 @@ class Task(ABC):
 
     def save(self, directory: str | os.PathLike) -> None:
         """Write model, tokenizer, labels and settings to one directory, which transformers opens too."""
-        self._save(directory, self._all_settings())
+        self._save(directory, self.all_settings())
 
     def _save(self, directory, settings):
         """Model and settings come into place together: labels of one model beside weights of another answer wrongly."""
         parts = {"tokenizer": self.tokenizer, "labels": self.labels}
-        with saving_pretrained(self.model, directory, **parts, stale=self._optional_files) as partial:
+        with saving_pretrained(self.model, directory, **parts, stale=self.optional_files) as partial:
             write_settings(partial, settings)
             if self.quantization is not None:
                 write_ranges(partial, self.quantization)
-            self._add_files(partial)
+            self.add_files(partial)
 
-    def _all_settings(self):
+    def all_settings(self):
         return {
             "task": self.name,
             "sequence_length": self.sequence_length,
             "long_texts": self.long_texts,
-            **self._settings(),
+            **self.settings(),
         }
 
-    _optional_files: tuple[str, ...] = (RANGES,)  # those of an earlier task go where there are none anew
+    optional_files: tuple[str, ...] = (RANGES,)  # those of an earlier task go where there are none anew
 
-    def _add_files(self, directory):
+    def add_files(self, directory):
         """What else a task's directory has, for libraries that open it; here nothing."""
         return
 
@@ -441,18 +441,18 @@ class Task(ABC):
         task = settings.pop("task")
         if task != cls.name:
             raise ValueError(f"{directory} holds the task {task!r}, not {cls.name!r}; open it with load_task.")
-        opened = cls._open(directory, settings)
+        opened = cls.from_directory(directory, settings)
         opened.quantization = read_ranges(directory)
         return opened
 
     @classmethod
-    def _open(cls, directory, settings):
+    def from_directory(cls, directory, settings):
         """The task of a directory by its settings, wherever these were kept."""
         model, tokenizer = load_model(directory)
-        return cls(model, tokenizer, **cls._from_settings(settings, directory))
+        return cls(model, tokenizer, **cls.from_settings(settings, directory))
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         return settings
 
 

@@ -107,7 +107,7 @@ class AspectClassifier(TextClassifier):
         """
         return super().fit(x, y, validation_data=validation_data, columns=columns, **options)
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         if isinstance(x, str | os.PathLike):
             x, columns = read_aspects(x, **columns), {}
         rows = as_rows(x, y, **columns)
@@ -116,7 +116,7 @@ class AspectClassifier(TextClassifier):
             raise ValueError(
                 f"Row {missing.row} ({missing.text[:40]!r}) has no aspect; expected (sentence, aspect) for every text."
             )
-        return super()._prepare(rows, None, class_weight=class_weight)
+        return super().prepare(rows, None, class_weight=class_weight)
 
 
 def _check_pairs(texts) -> list[tuple[str, str]]:

@@ -118,7 +118,7 @@ class TextClassifier(Task):
             return cls(model, tokenizer, labels=known, **{**said, "kind": kind, **kwargs})
         kind = kind or "single_label"
         labels = check_labels(labels, kind)
-        encoder, tokenizer = cls._load_parts(directory_or_name, seed, pooling=pooling)
+        encoder, tokenizer = cls.load_parts(directory_or_name, seed, pooling=pooling)
         model = bert_model(None, "classification", num_classes=len(labels or ("",)), encoder=encoder, seed=seed)
         return cls(model, tokenizer, labels=labels, kind=kind, fresh_heads=True, **kwargs)
 
@@ -165,10 +165,10 @@ class TextClassifier(Task):
         if not isinstance(texts[0], str):
             texts, pairs = zip(*texts, strict=True)
         self._check_form(pairs is not None)
-        tokenized, owners, notes = self._tokenize(list(texts), None if pairs is None else list(pairs))
+        tokenized, owners, notes = self.tokenize(list(texts), None if pairs is None else list(pairs))
         for note in notes:
             warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
-        return mean_by_owner(self._outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
+        return mean_by_owner(self.outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
 
     def evaluate(self, x, y=None, *, columns: dict | None = None):
         """Measure on labelled examples, in any form that `fit` takes.
@@ -176,9 +176,9 @@ class TextClassifier(Task):
         Returns:
             A report that prints as a table: `ClassificationReport`, `MultilabelReport` or `RegressionReport`.
         """
-        data = self._prepare(x, y, **(columns or {}))
+        data = self.prepare(x, y, **(columns or {}))
         self._check_form(data.tokenized.has_pairs)
-        return self._report(self._outputs(data.tokenized), data)
+        return self.report(self.outputs(data.tokenized), data)
 
     def _check_form(self, has_pairs):
         """An error for single texts where it was trained on pairs, or the other way round: answers would be guesses."""
@@ -210,7 +210,7 @@ class TextClassifier(Task):
         self.pairs = train.tokenized.has_pairs
         return history
 
-    def _build(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder, *, classifier_dropout, seed):
         classes = self.model.output[_OUTPUT].shape[-1]
         return bert_model(
             None,
@@ -221,7 +221,7 @@ class TextClassifier(Task):
             seed=seed,
         )
 
-    def _loss(self):
+    def losses(self):
         reduction = "mean_with_sample_weight"
         if self.kind == "regression":
             return {_OUTPUT: keras.losses.MeanSquaredError(reduction=reduction)}
@@ -229,11 +229,11 @@ class TextClassifier(Task):
             return {_OUTPUT: keras.losses.BinaryCrossentropy(from_logits=True, reduction=reduction)}
         return {_OUTPUT: keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction=reduction)}
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         rows = as_rows(x, y, numeric=self.kind == "regression", **columns)
         labels = np.stack([self._encode(example) for example in rows])
         pairs = rows.pairs if rows.has_pairs else None
-        tokenized, owners, notes = self._tokenize(rows.texts, pairs)
+        tokenized, owners, notes = self.tokenize(rows.texts, pairs)
         if rows.report.dropped:
             notes = (str(rows.report), *notes)
         weights = self._weights(labels, class_weight)
@@ -243,8 +243,8 @@ class TextClassifier(Task):
             labels = labels[owners]
         return PreparedData(tokenized, labels, weights, owners, notes)
 
-    def _check_training(self, data):
-        super()._check_training(data)
+    def check_training(self, data):
+        super().check_training(data)
         if self.kind == "single_label":
             check_not_constant(data.labels, self._labels, data.num_examples)
 
@@ -270,7 +270,7 @@ class TextClassifier(Task):
             raise ValueError(f"class_weight works for one label a text, not for {self.kind}; leave it out.")
         return weigh_classes(labels, self._labels, class_weight)
 
-    def _report(self, outputs, data):
+    def report(self, outputs, data):
         logits = mean_by_owner(outputs[_OUTPUT], data.owners)
         labels = self._labels_by_owner(data)
         if self.kind == "regression":
@@ -279,10 +279,10 @@ class TextClassifier(Task):
             return multilabel_report(labels.astype(int), (sigmoid(logits) >= 0.5).astype(int), names=self._labels)
         return classification_report(labels, logits.argmax(-1), names=self._labels)
 
-    def _try_metric(self, outputs, data, metric):
+    def check_metric(self, outputs, data, metric):
         self._value(outputs, data, metric)
 
-    def _score(self, outputs, data, metric):
+    def score(self, outputs, data, metric):
         logits, value = outputs[_OUTPUT], self._value(outputs, data, metric)
         if self.kind == "regression":
             degenerate = bool(np.ptp(logits) < 1e-3)
@@ -298,7 +298,7 @@ class TextClassifier(Task):
         if metric == "accuracy" and self.kind == "single_label":  # the usual case needs no extra package
             logits = mean_by_owner(outputs[_OUTPUT], data.owners)
             return float(np.mean(logits.argmax(-1) == self._labels_by_owner(data)))
-        numbers = self._report(outputs, data).to_dict()
+        numbers = self.report(outputs, data).to_dict()
         flat = {f"{part}_f1": numbers[part]["f1"] for part in ("micro", "macro", "weighted") if part in numbers}
         if self.kind == "single_label" and len(self._labels) == 2:
             flat["f1"] = numbers["classes"][1]["f1"]
@@ -313,21 +313,21 @@ class TextClassifier(Task):
         return data.labels[np.unique(data.owners, return_index=True)[1]]
 
     def _mean_loss(self, outputs, data):
-        loss = self._loss()[_OUTPUT](data.labels, outputs[_OUTPUT])
+        loss = self.losses()[_OUTPUT](data.labels, outputs[_OUTPUT])
         return float(loss)
 
     # === Directories ===
 
-    def _add_files(self, directory):
+    def add_files(self, directory):
         # By this transformers chooses the loss, and what its pipelines make of the logits.
         path = directory / "config.json"
         write_json(path, {**read_json(path), "problem_type": PROBLEM_TYPES[self.kind]})
 
-    def _settings(self):
+    def settings(self):
         return {"kind": self.kind} if self.pairs is None else {"kind": self.kind, "pairs": self.pairs}
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         labels = None if settings["kind"] == "regression" else load_labels(directory)
         return {**settings, "labels": labels}
 

@@ -141,7 +141,7 @@ class Seq2Seq(Task):
         else:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", ".* has no pooler", UserWarning)  # writing needs none
-                loaded, tokenizer = cls._load_parts(directory, seed)
+                loaded, tokenizer = cls.load_parts(directory, seed)
         return cls(as_prefix_model(loaded, seed=seed), tokenizer, fresh_heads=not has_head, **kwargs)
 
     @classmethod
@@ -208,14 +208,14 @@ class Seq2Seq(Task):
         """
         if isinstance(texts, str):
             return self.generate([texts], batch_size=batch_size, **decoding)[0]
-        writer, room = self._writer(Decoding(**decoding))
+        writer, room = self.writer(Decoding(**decoding))
         sources = [as_source(text, row) for row, text in enumerate(texts, 1)]
         rows = self._source_rows(sources, room)
         answers: list = [None] * len(rows)
         order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
         for begin in range(0, len(order), batch_size):
             chosen = order[begin : begin + batch_size]
-            for index, ids in zip(chosen, writer.write(*self._padded([rows[i] for i in chosen])), strict=True):
+            for index, ids in zip(chosen, writer.write(*self.padded([rows[i] for i in chosen])), strict=True):
                 answers[index] = write_text(map(self.tokenizer.id_to_token, ids))
         return answers
 
@@ -230,9 +230,9 @@ class Seq2Seq(Task):
             text: A source: a string, or a list of strings that belong together.
             decoding: As for `generate`; beams cannot be streamed.
         """
-        writer, room = self._writer(Decoding(**decoding))
+        writer, room = self.writer(Decoding(**decoding))
         pieces = TextStream()
-        for token in writer.stream(*self._padded(self._source_rows([as_source(text, 1)], room))):
+        for token in writer.stream(*self.padded(self._source_rows([as_source(text, 1)], room))):
             if piece := pieces.add(self.tokenizer.id_to_token(token)):
                 yield piece
         if piece := pieces.finish():
@@ -247,8 +247,8 @@ class Seq2Seq(Task):
             batch_size: Texts at a time.
             decoding: As for `generate`.
         """
-        data = self._prepare(x, y, **(columns or {}))
-        score = self._score(self._outputs(data.tokenized), data, self.default_metric)
+        data = self.prepare(x, y, **(columns or {}))
+        score = self.score(self.outputs(data.tokenized), data, self.default_metric)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* sources were cut", UserWarning)  # the report says so
             written = self.generate(data.rows.sources, batch_size=batch_size, **decoding)
@@ -265,7 +265,7 @@ class Seq2Seq(Task):
         """A text as the model could write it at best: in the tokenizer's case, with spaces by rule."""
         return write_text(map(self.tokenizer.id_to_token, self.tokenizer.tokenize_flat([text])[0].tolist()))
 
-    def _writer(self, decoding):
+    def writer(self, decoding):
         """What writes by these settings, and the room for sources; kept, because tracing its graph takes seconds."""
         limit = self.config.max_sequence_length
         length = self.target_length if decoding.max_length is None else decoding.max_length
@@ -290,7 +290,7 @@ class Seq2Seq(Task):
         rows = [ids[begin:end].tolist() for begin, end in itertools.pairwise(splits)]
         return [[self.tokenizer.cls_id, *row, self.tokenizer.sep_id] for row in rows]
 
-    def _padded(self, rows):
+    def padded(self, rows):
         width = max(map(len, rows))
         ids = np.full((len(rows), width), self.tokenizer.pad_id, np.int32)
         mask = np.zeros_like(ids)
@@ -300,15 +300,15 @@ class Seq2Seq(Task):
 
     # === What a task adds ===
 
-    def _encoder(self, config, **options):
+    def build_encoder(self, config, **options):
         return bert_encoder(config, prefix_lm=True, **options)
 
-    def _build(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder, *, classifier_dropout, seed):
         return bert_model(None, "masked_lm", encoder=encoder, seed=seed)
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
+    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
         if not self._packs():
-            return self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+            return self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         places = keras.Input((), dtype="int32", name="target_places")
         states = ops.reshape(encoder.output["sequence_output"], (-1, encoder_config(encoder).hidden_dim))
         logits = masked_lm_logits(encoder, ops.take(states, places, axis=0), seed=seed)
@@ -344,24 +344,24 @@ class Seq2Seq(Task):
 
         return make, steps
 
-    def _loss(self):
+    def losses(self):
         return {LOGITS: NextTokenLoss(self._smoothing)}
 
-    def _training_loss(self):
-        return {_PICKED: NextTokenLoss(self._smoothing)} if self._packs() else self._loss()
+    def training_losses(self):
+        return {_PICKED: NextTokenLoss(self._smoothing)} if self._packs() else self.losses()
 
-    def _prepare(self, x, y, *, class_weight=None, **columns) -> GenerationData:
+    def prepare(self, x, y, *, class_weight=None, **columns) -> GenerationData:
         if class_weight is not None:
             raise ValueError("class_weight is for classes; texts have none. Leave it out.")
         rows: GenerationRows = as_generation_rows(x, y, **columns)
         room = Room(self.sequence_length - self.target_length, self.target_length, self.keeps)
         return arrange_pairs(self.tokenizer, rows, room)
 
-    def _outputs(self, tokenized, model=None, batch_size: int = 16):
+    def outputs(self, tokenized, model=None, batch_size: int = 16):
         # Fewer rows at a time than elsewhere: the scores of all tokens of a batch are in memory together.
-        return super()._outputs(tokenized, model, batch_size)
+        return super().outputs(tokenized, model, batch_size)
 
-    def _forward(self, model):
+    def forward(self, model):
         """Of each token of a target how likely it was: scores over the vocabulary would not fit into memory."""
         if self._last_forward is None or self._last_forward[0] is not model:
             states_of = keras.Model(model.input, model.get_layer("mlm_transform").input)
@@ -373,7 +373,7 @@ class Seq2Seq(Task):
             self._last_forward = (model, tf.function(measure, input_signature=[spec]))
         return self._last_forward[1]
 
-    def _score(self, outputs, data, metric):
+    def score(self, outputs, data, metric):
         counted = data.labels.values >= 0
         loss, accuracy = (float(np.mean(outputs[name][counted])) for name in (LOSSES, HITS))
         numbers = {"log_likelihood": -loss, "accuracy": accuracy}
@@ -387,13 +387,13 @@ class Seq2Seq(Task):
     # === Directories ===
 
     @classmethod
-    def _open(cls, directory, settings):
+    def from_directory(cls, directory, settings):
         loaded, tokenizer = load_model(directory)
-        return cls(as_prefix_model(loaded), tokenizer, **cls._from_settings(settings, directory))
+        return cls(as_prefix_model(loaded), tokenizer, **cls.from_settings(settings, directory))
 
-    def _settings(self):
+    def settings(self):
         return {"target_length": self.target_length, "keeps": self.keeps}
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         return {name: value for name, value in settings.items() if name != "long_texts"}  # sources are always cut

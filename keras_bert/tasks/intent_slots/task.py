@@ -138,7 +138,7 @@ class IntentSlots(Task):
             kwargs: `constrained`, `splitting`, `sequence_length`.
         """
         intents, tags = check_labels(intents, "single_label"), make_tags(slots, scheme)
-        encoder, tokenizer = cls._load_parts(directory_or_name, seed, pooling=pooling)
+        encoder, tokenizer = cls.load_parts(directory_or_name, seed, pooling=pooling)
         model = _build(encoder, len(intents), len(tags), seed=seed)
         return cls(model, tokenizer, intents=intents, tags=tags, scheme=scheme, fresh_heads=True, **kwargs)
 
@@ -165,12 +165,12 @@ class IntentSlots(Task):
             options: `recipe`, `metric` (`"sentence_accuracy"`, `"intent_accuracy"` or `"slot_f1"`), `directory`,
                 `verbose`, and changes of the recipe, e.g. `learning_rate=1e-4, epochs=5`.
         """
-        rows = self._read(x, y)
+        rows = self.read(x, y)
         if self.splitting == "auto":
             self.splitting = find_splitting(rows.words)
         if validation_data is not None:
             check = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
-            validation_data = self._read(*check)
+            validation_data = self.read(*check)
         return super().fit(rows, validation_data=validation_data, **options)
 
     # === Answers ===
@@ -195,7 +195,7 @@ class IntentSlots(Task):
         data = self._arrange([[word for word, _, _ in words] for _, words in located])
         for note in data.notes:
             warnings.warn(note, stacklevel=2)
-        outputs, codec = self._outputs(data.tokenized, batch_size=batch_size), self._codec
+        outputs, codec = self.outputs(data.tokenized, batch_size=batch_size), self._codec
         logits = outputs[_SLOTS][data.places]
         found = read_entities(located, data, logits, codec.tags, codec.scores(), threshold=threshold)
         return [
@@ -205,32 +205,32 @@ class IntentSlots(Task):
 
     def evaluate(self, x, y=None) -> CommandReport:
         """Intent accuracy, slot F1 and whole-sentence accuracy, on data in any form that `fit` takes."""
-        data = self._prepare(x, y)
-        found = self._decode(self._outputs(data.tokenized), data)
+        data = self.prepare(x, y)
+        found = self._decode(self.outputs(data.tokenized), data)
         return command_report(data.intents, data.true_tags, *found, notes=data.notes)
 
     # === What a task adds ===
 
-    def _build(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder, *, classifier_dropout, seed):
         count = len(self._intents), len(self._codec.tags)
         return _build(encoder, *count, classifier_dropout=classifier_dropout, seed=seed)
 
-    def _loss(self):
+    def losses(self):
         def loss():
             return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
 
         return {_INTENT: loss(), _SLOTS: loss()}
 
-    def _read(self, x, y) -> CommandRows:
+    def read(self, x, y) -> CommandRows:
         return as_commands(x, y, splitting="words" if self.splitting == "auto" else self.splitting)
 
     def _arrange(self, sentences) -> TaggedData:
         return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts="cut")
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         if class_weight is not None or columns:
             raise ValueError("class_weight and columns are for labelled texts; commands have neither. Leave them out.")
-        rows = self._read(x, y)
+        rows = self.read(x, y)
         data, unknown = self._arrange(rows.words), self._find_unknown(rows)
         places = {name: index for index, name in enumerate(self._intents)}
         intents = np.array([places.get(example.intent, 0) for example in rows], np.int32)
@@ -259,8 +259,8 @@ class IntentSlots(Task):
         tags = [tag if split_tag(tag)[1] in kinds else OUTSIDE for tag in example.tags]
         return replace(example, tags=tuple(tags))
 
-    def _check_training(self, data):
-        super()._check_training(data)
+    def check_training(self, data):
+        super().check_training(data)
         if data.unknown:
             raise ValueError(
                 f"In training, {data.unknown}; the intents are {', '.join(map(repr, self._intents[:10]))}, the slots "
@@ -277,7 +277,7 @@ class IntentSlots(Task):
         intents = [self._intents[index] for index in outputs[_INTENT].argmax(axis=-1)]
         return intents, self._codec.decode(outputs[_SLOTS][data.places], data, self._codec.scores())
 
-    def _score(self, outputs, data, metric):
+    def score(self, outputs, data, metric):
         if metric not in _METRICS:
             raise ValueError(f"metric={metric!r} is unknown for commands; choose one of {', '.join(_METRICS)}.")
         intents, tags = self._decode(outputs, data)
@@ -298,13 +298,13 @@ class IntentSlots(Task):
             total += float(-np.mean(np.log(np.maximum(chosen, 1e-30)))) if len(chosen) else 0.0
         return total
 
-    def _settings(self):
+    def settings(self):
         codec = self._codec
         tags = {"tags": list(codec.tags), "scheme": codec.scheme, "constrained": codec.constrained}
         return {**tags, "splitting": self.splitting}
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         return {**settings, "intents": load_labels(directory)}
 
 

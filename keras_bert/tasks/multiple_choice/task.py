@@ -97,7 +97,7 @@ class MultipleChoice(Task):
             if tokenizer is None:
                 raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's own.")
             return cls(model, tokenizer, **kwargs)
-        encoder, tokenizer = cls._load_parts(directory, seed)
+        encoder, tokenizer = cls.load_parts(directory, seed)
         model = bert_model(None, "classification", num_classes=1, encoder=encoder, seed=seed)
         return cls(model, tokenizer, fresh_heads=True, **kwargs)
 
@@ -126,12 +126,12 @@ class MultipleChoice(Task):
         if not context:
             return []
         rows = as_choices(context)
-        tokenized, notes = self._read(
+        tokenized, notes = self.read(
             [(question.context, choice) for question in rows for choice in question.choices], rows
         )
         for note in notes:
             warnings.warn(note, stacklevel=2)
-        scores = self._outputs(tokenized, batch_size=batch_size)[_OUTPUT][:, 0]
+        scores = self.outputs(tokenized, batch_size=batch_size)[_OUTPUT][:, 0]
         parts = np.split(scores, np.cumsum([len(question.choices) for question in rows])[:-1])
         ranked: list[list[Choice]] = [
             rank_choices(part, question.choices) for part, question in zip(parts, rows, strict=True)
@@ -140,23 +140,23 @@ class MultipleChoice(Task):
 
     def evaluate(self, x, y=None, *, columns: dict | None = None) -> ChoiceReport:
         """Measure on questions with right choices, in any form that `fit` takes."""
-        data = self._prepare(x, y, **(columns or {}))
-        return self._report(self._outputs(data.tokenized), data)
+        data = self.prepare(x, y, **(columns or {}))
+        return self.report(self.outputs(data.tokenized), data)
 
     # === What a task adds ===
 
-    def _build(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder, *, classifier_dropout, seed):
         options = {"num_classes": 1, "classifier_dropout": classifier_dropout, "encoder": encoder, "seed": seed}
         return bert_model(None, "classification", **options)
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
-        model = self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
+        model = self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         return grouped_model(model, _OUTPUT, self.texts_per_example, name=_CHOICES)
 
-    def _loss(self):
+    def losses(self):
         return {_CHOICES: ChoiceLoss()}
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         if class_weight is not None:
             raise ValueError("class_weight is for classes; choices have none. Leave it out.")
         rows = as_choices(x, y, **columns)
@@ -171,14 +171,14 @@ class MultipleChoice(Task):
             for pair in [(question.context, choice) for choice in question.choices]
             + [("", "")] * (most - len(question.choices))
         ]
-        tokenized, notes = self._read(pairs, rows)
+        tokenized, notes = self.read(pairs, rows)
         if rows.report.dropped:
             notes = (str(rows.report), *notes)
         labels = np.array([(question.label, len(question.choices)) for question in rows], np.int32)
         owners = np.repeat(np.arange(len(rows)), most)
         return PreparedData(tokenized, labels, None, owners, notes, texts_per_example=most)
 
-    def _read(self, pairs, rows: ChoiceRows):
+    def read(self, pairs, rows: ChoiceRows):
         tokenized = tokenize_texts(self.tokenizer, *map(list, zip(*pairs, strict=True)))
         lengths, room = np.diff(np.asarray(tokenized.second_splits)), self.sequence_length - 3
         if lengths.max() > room:
@@ -196,26 +196,26 @@ class MultipleChoice(Task):
         groups = outputs[_OUTPUT].reshape(-1, data.texts_per_example)
         return [row[:count] for row, count in zip(groups, data.labels[:, 1], strict=True)]
 
-    def _report(self, outputs, data) -> ChoiceReport:
+    def report(self, outputs, data) -> ChoiceReport:
         return choice_report(self._scores(outputs, data), data.labels[:, 0], notes=data.notes)
 
-    def _score(self, outputs, data, metric):
+    def score(self, outputs, data, metric):
         if metric != "accuracy":
             raise ValueError(f"metric={metric!r}: choices are measured by accuracy.")
-        report = self._report(outputs, data)
+        report = self.report(outputs, data)
         degenerate = all(np.ptp(row) < 1e-4 for row in self._scores(outputs, data))
         return Score(report.accuracy, degenerate, {"val_loss": report.loss})
 
     # === Directories ===
 
-    def _add_files(self, directory):
+    def add_files(self, directory):
         # transformers opens it as BertForMultipleChoice by this name.
         path = directory / "config.json"
         write_json(path, {**read_json(path), "architectures": [_ARCHITECTURE]})
 
-    def _settings(self):
+    def settings(self):
         return {}
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         return {name: value for name, value in settings.items() if name != "long_texts"}  # contexts are always cut

@@ -132,7 +132,7 @@ class QuestionAnswerer(Task):
                 raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's own.")
             model = keras.Model(model.input, {_OUTPUT: model.output[_OUTPUT]}, name=model.name)
             return cls(model, tokenizer, **kwargs)
-        encoder, tokenizer = cls._load_parts(directory, seed)
+        encoder, tokenizer = cls.load_parts(directory, seed)
         model = bert_model(None, "question_answering", encoder=encoder, seed=seed)
         return cls(model, tokenizer, fresh_heads=True, **kwargs)
 
@@ -159,11 +159,11 @@ class QuestionAnswerer(Task):
         pairs, is_one = as_pairs(question, context)
         if not pairs:
             return []
-        data = self._read([Question(*pair) for pair in pairs])
+        data = self.read([Question(*pair) for pair in pairs])
         for note in data.notes:
             warnings.warn(note, stacklevel=2)
         found = self._candidates(
-            self._outputs(data.tokenized, batch_size=batch_size), data, 1 if n_best is None else n_best
+            self.outputs(data.tokenized, batch_size=batch_size), data, 1 if n_best is None else n_best
         )
         threshold = self.no_answer_threshold if self.unanswerable else None
         answers = [candidates.best(threshold, n_best) for candidates in found]
@@ -171,8 +171,8 @@ class QuestionAnswerer(Task):
 
     def evaluate(self, x, y=None) -> AnswerReport:
         """Exact match and F1, as SQuAD has them, on questions with right answers in any form that `fit` takes."""
-        data = self._prepare(x, y)
-        return self._report(self._outputs(data.tokenized), data)
+        data = self.prepare(x, y)
+        return self.report(self.outputs(data.tokenized), data)
 
     def choose_threshold(self, x, y=None, *, metric: str = "f1") -> float:
         """Find the no-answer threshold that is best on labelled questions, keep it, and return it.
@@ -180,8 +180,8 @@ class QuestionAnswerer(Task):
         `fit` with validation data does this by itself; after `compile` it is left to you.
         """
         _check_metric(metric)
-        data = self._prepare(x, y)
-        found = getattr(self._report(self._outputs(data.tokenized), data), f"best_{metric}_threshold")
+        data = self.prepare(x, y)
+        found = getattr(self.report(self.outputs(data.tokenized), data), f"best_{metric}_threshold")
         if found is None:
             raise ValueError(
                 "A threshold needs unanswerable=True, and questions with and without answers (SQuAD 2.0); "
@@ -193,22 +193,22 @@ class QuestionAnswerer(Task):
 
     # === What a task adds ===
 
-    def _build(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder, *, classifier_dropout, seed):
         return bert_model(None, "question_answering", encoder=encoder, seed=seed)
 
-    def _loss(self):
+    def losses(self):
         return {_OUTPUT: SpanLoss()}
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         if class_weight is not None or columns:
             raise ValueError("class_weight and columns are for labelled texts; questions have neither. Leave them out.")
         questions = as_questions(x, y)
         if not len(questions):
             raise ValueError("There are no questions; expected at least one, with its context and answers.")
-        data = self._read(questions)
+        data = self.read(questions)
         return replace(data, notes=(str(questions.report), *data.notes)) if questions.report.dropped else data
 
-    def _read(self, questions) -> PreparedQuestions:
+    def read(self, questions) -> PreparedQuestions:
         return prepare_questions(
             self.tokenizer,
             questions,
@@ -218,8 +218,8 @@ class QuestionAnswerer(Task):
             max_answer_length=self.max_answer_length,
         )
 
-    def _check_training(self, data):
-        super()._check_training(data)
+    def check_training(self, data):
+        super().check_training(data)
         empty = sum(not texts for texts in data.gold)
         if empty and not self.unanswerable:
             raise ValueError(
@@ -229,9 +229,9 @@ class QuestionAnswerer(Task):
         if data.weights is not None and not data.weights.any():
             raise ValueError("No answer is whole in any window; take a larger sequence_length or a smaller stride.")
 
-    def _outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
+    def outputs(self, tokenized, model=None, batch_size: int = 64) -> dict[str, np.ndarray]:
         """The logits of all rows, `[rows, T, 2]`; T is that of the longest, and what lies behind a row says no."""
-        forward = self._forward(self.model if model is None else model)
+        forward = self.forward(self.model if model is None else model)
         widths = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
         batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=widths)
         logits = np.full((len(order), widths[-1], 2), MASK_BIAS, np.float32)
@@ -249,7 +249,7 @@ class QuestionAnswerer(Task):
         options = {"n_best": n_best, "max_answer_length": self.max_answer_length}
         return [find_answers(logits, passage, **options) for logits, passage in zip(parts, data.passages, strict=True)]
 
-    def _report(self, outputs, data, found: list[Candidates] | None = None) -> AnswerReport:
+    def report(self, outputs, data, found: list[Candidates] | None = None) -> AnswerReport:
         found = self._candidates(outputs, data) if found is None else found
         return answer_report(
             [candidates.ranked(None)[0].text for candidates in found],
@@ -259,11 +259,11 @@ class QuestionAnswerer(Task):
             notes=data.notes,
         )
 
-    def _score(self, outputs, data, metric):
+    def score(self, outputs, data, metric):
         _check_metric(metric)
         found = self._candidates(outputs, data)
-        report = self._report(outputs, data, found)
-        details = {"val_loss": float(self._loss()[_OUTPUT](data.labels, outputs[_OUTPUT]))}
+        report = self.report(outputs, data, found)
+        details = {"val_loss": float(self.losses()[_OUTPUT](data.labels, outputs[_OUTPUT]))}
         value, best = getattr(report, metric), getattr(report, f"best_{metric}")
         if best is not None:  # the threshold is chosen with the weights
             value, details["no_answer_threshold"] = best, getattr(report, f"best_{metric}_threshold")
@@ -279,16 +279,16 @@ class QuestionAnswerer(Task):
             best = next(row for row in measured if row["epoch"] == report.best.best_epoch)  # whose weights are kept
             self.no_answer_threshold = float(best["no_answer_threshold"])
             if len(report.averaged) > 1:  # the history is that of one run, and the mean of several has its own
-                final = self._report(self._outputs(check.tokenized), check)
+                final = self.report(self.outputs(check.tokenized), check)
                 self.no_answer_threshold = float(getattr(final, f"best_{metric}_threshold"))
         return report
 
-    def _settings(self):
+    def settings(self):
         names = ("stride", "max_question_length", "max_answer_length", "unanswerable", "no_answer_threshold")
         return {name: getattr(self, name) for name in names}
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         return {name: value for name, value in settings.items() if name != "long_texts"}  # always windows
 
 

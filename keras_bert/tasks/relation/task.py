@@ -108,7 +108,7 @@ class RelationClassifier(Task):
             kwargs: `markers`, `negative_label`, `sequence_length`.
         """
         labels = check_labels(labels, "single_label")
-        encoder, tokenizer = cls._load_parts(directory_or_name, seed)
+        encoder, tokenizer = cls.load_parts(directory_or_name, seed)
         markers = tuple(kwargs.pop("markers", None) or choose_markers(tokenizer))
         ids = [tokenizer.token_to_id(marker) for marker in markers[::2]]
         model = bert_model(None, "relation", num_classes=len(labels), marker_ids=ids, encoder=encoder, seed=seed)
@@ -147,20 +147,20 @@ class RelationClassifier(Task):
         marked = [marked_or_error(text, number) for number, text in enumerate(texts, 1)]
         if not marked:
             return np.zeros((0, len(self._labels)), "float32")
-        tokenized, notes = self._pack(marked)
+        tokenized, notes = self.pack(marked)
         for note in notes:
             warnings.warn(note, stacklevel=2)
-        return self._outputs(tokenized, batch_size=batch_size)[_OUTPUT]
+        return self.outputs(tokenized, batch_size=batch_size)[_OUTPUT]
 
     def evaluate(self, x, y=None, *, columns: dict | None = None) -> RelationReport:
         """Measure on labelled texts, in any form that `fit` takes."""
-        data = self._prepare(x, y, **(columns or {}))
-        report = self._report(self._outputs(data.tokenized), data)
+        data = self.prepare(x, y, **(columns or {}))
+        report = self.report(self.outputs(data.tokenized), data)
         return replace(report, notes=(*report.notes, *data.notes))
 
     # === What a task adds ===
 
-    def _build(self, encoder, *, classifier_dropout, seed, marker_ids=None):
+    def build_model(self, encoder, *, classifier_dropout, seed, marker_ids=None):
         return bert_model(
             None,
             "relation",
@@ -171,52 +171,52 @@ class RelationClassifier(Task):
             seed=seed,
         )
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
+    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
         # Every training text has all markers, so that a table of the ids that occur has them too.
         ids = None if table is None else np.searchsorted(table, self.marker_ids).tolist()
-        return self._build(encoder, classifier_dropout=classifier_dropout, seed=seed, marker_ids=ids)
+        return self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed, marker_ids=ids)
 
-    def _loss(self):
+    def losses(self):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
         return {_OUTPUT: loss}
 
-    def _pack(self, texts):
+    def pack(self, texts):
         return pack_marked(self.tokenizer, texts, self.markers, sequence_length=self.sequence_length)
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         rows = as_relation_rows(x, y, **columns)
         unlabelled = next((example.row for example in rows if example.label is None), None)
         if unlabelled is not None:
             raise ValueError(f"Row {unlabelled} has no label; expected one for every text.")
         labels = [find_class(example.label, self._labels, f"Row {example.row}") for example in rows]
         labels = np.array(labels, np.int32)
-        tokenized, notes = self._pack(rows.texts)
+        tokenized, notes = self.pack(rows.texts)
         if rows.report.dropped:
             notes = (str(rows.report), *notes)
         weights = weigh_classes(labels, self._labels, class_weight)
         return PreparedData(tokenized, labels, weights, np.arange(len(labels)), notes)
 
-    def _check_training(self, data):
-        super()._check_training(data)
+    def check_training(self, data):
+        super().check_training(data)
         check_not_constant(data.labels, self._labels)
 
-    def _report(self, outputs, data):
+    def report(self, outputs, data):
         true, found = ([self._labels[index] for index in part] for part in (data.labels, outputs[_OUTPUT].argmax(-1)))
         return relation_report(true, found, negative_label=self.negative_label)
 
-    def _score(self, outputs, data, metric):
-        report = self._report(outputs, data)
+    def score(self, outputs, data, metric):
+        report = self.report(outputs, data)
         numbers = {"macro_f1": report.macro.f1, "micro_f1": report.micro.f1, "accuracy": report.accuracy}
         if metric not in numbers:
             raise ValueError(f"metric={metric!r} is unknown for relations; choose one of {', '.join(numbers)}.")
         predicted = outputs[_OUTPUT].argmax(-1)
         degenerate = len(np.unique(predicted)) == 1 and len(np.unique(data.labels)) > 1
-        loss = float(self._loss()[_OUTPUT](data.labels, outputs[_OUTPUT]))
+        loss = float(self.losses()[_OUTPUT](data.labels, outputs[_OUTPUT]))
         return Score(numbers[metric], degenerate, {"val_loss": loss})
 
-    def _settings(self):
+    def settings(self):
         return {"markers": list(self.markers), "negative_label": self.negative_label}
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         return {**settings, "labels": load_labels(directory)}

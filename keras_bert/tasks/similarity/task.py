@@ -169,10 +169,10 @@ class SentenceEmbedder(Task):
         texts = list(texts)
         if not texts:
             return np.zeros((0, self.config.hidden_dim), np.float32)
-        tokenized, owners, notes = self._tokenize(texts)
+        tokenized, owners, notes = self.tokenize(texts)
         for note in notes:
             warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
-        return self._by_text(self._outputs(tokenized, batch_size=batch_size)[OUTPUT], owners)
+        return self._by_text(self.outputs(tokenized, batch_size=batch_size)[OUTPUT], owners)
 
     def similarity(self, first, second, *, batch_size: int = 64) -> np.ndarray:
         """The cosine of each text with each other, `[n, m]`; vectors from `predict` will do as well.
@@ -210,8 +210,8 @@ class SentenceEmbedder(Task):
         Returns:
             Of pairs with scores a `RegressionReport` (Spearman and Pearson of the cosine); else a `RetrievalReport`.
         """
-        data = self._prepare(x, y, **(columns or {}))
-        report = self._report(self._outputs(data.tokenized), data)
+        data = self.prepare(x, y, **(columns or {}))
+        report = self.report(self.outputs(data.tokenized), data)
         return replace(report, notes=(*report.notes, *data.notes))
 
     def _vectors(self, given, batch_size):
@@ -226,21 +226,21 @@ class SentenceEmbedder(Task):
 
     # === What a task adds ===
 
-    def _build(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder, *, classifier_dropout, seed):
         return embedding_model(encoder, pooling=self.pooling, normalize=self.normalize)
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
-        model = self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
+        model = self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         return grouped_model(model, OUTPUT, self.texts_per_example, name=_PAIRS)
 
-    def _loss(self):
+    def losses(self):
         return {_PAIRS: self._pair_loss}
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         if class_weight is not None:
             raise ValueError("class_weight is for classes; pairs of texts have none. Leave it out.")
         groups = as_sentence_groups(x, y, **columns)
-        tokenized, owners, notes = self._tokenize(groups.texts)
+        tokenized, owners, notes = self.tokenize(groups.texts)
         if len(owners) != len(groups.texts):
             raise ValueError(
                 f"{len(owners) - len(groups.texts):,} windows more than texts: training and measuring take a text as "
@@ -275,7 +275,7 @@ class SentenceEmbedder(Task):
         vectors = outputs[OUTPUT]
         return vectors.reshape(-1, data.texts_per_example, vectors.shape[-1])
 
-    def _report(self, outputs, data):
+    def report(self, outputs, data):
         vectors = self._groups_of(outputs, data)
         if data.labels.ndim == 2:
             found: RetrievalReport = retrieval_report(vectors, data.labels)
@@ -286,10 +286,10 @@ class SentenceEmbedder(Task):
             return replace(report, notes=(*report.notes, note))
         return report
 
-    def _score(self, outputs, data, metric):
+    def score(self, outputs, data, metric):
         has_scores = data.labels.ndim == 1
         _check_metric(metric, has_scores)
-        report, vectors = self._report(outputs, data), self._groups_of(outputs, data)
+        report, vectors = self.report(outputs, data), self._groups_of(outputs, data)
         value = getattr(report, metric.replace("@", "_at_"))
         details = {}
         if has_scores and np.abs(data.labels).max() <= 1:
@@ -300,9 +300,9 @@ class SentenceEmbedder(Task):
 
     # === Directories ===
 
-    _optional_files = (*Task._optional_files, *SENTENCE_FILES)
+    optional_files = (*Task.optional_files, *SENTENCE_FILES)
 
-    def _add_files(self, directory):
+    def add_files(self, directory):
         # With these, sentence-transformers opens it too.
         write_sentence_modules(
             directory,
@@ -312,11 +312,11 @@ class SentenceEmbedder(Task):
             width=self.config.hidden_dim,
         )
 
-    def _settings(self):
+    def settings(self):
         return {"pooling": self.pooling, "normalize": self.normalize, "score_range": self.score_range}
 
     @classmethod
-    def _open(cls, directory, settings):
+    def from_directory(cls, directory, settings):
         encoder, tokenizer = _load(find_directory(directory), settings["pooling"], None)
         model = embedding_model(encoder, pooling=settings["pooling"], normalize=settings["normalize"])
         return cls(model, tokenizer, **settings)

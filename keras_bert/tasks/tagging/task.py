@@ -122,7 +122,7 @@ class EntityTagger(Task):
         tags = make_tags(labels, scheme)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", ".* has no pooler", UserWarning)  # tags need none
-            encoder, tokenizer = cls._load_parts(directory_or_name, seed)
+            encoder, tokenizer = cls.load_parts(directory_or_name, seed)
         model = bert_model(None, "token_classification", num_classes=len(tags), encoder=encoder, seed=seed)
         return cls(model, tokenizer, labels=tags, scheme=scheme, fresh_heads=True, **kwargs)
 
@@ -174,12 +174,12 @@ class EntityTagger(Task):
             options: `recipe`, `metric` (`"f1"`, `"precision"`, `"recall"` or `"accuracy"`), `directory`, `verbose`, and
                 changes of the recipe, e.g. `learning_rate=5e-5, epochs=3`.
         """
-        rows = self._read(x, y, **(columns or {}))
+        rows = self.read(x, y, **(columns or {}))
         if self.splitting == "auto":
             self.splitting = find_splitting(rows.words)
         if validation_data is not None:
             check = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
-            validation_data = self._read(*check, **(columns or {}))
+            validation_data = self.read(*check, **(columns or {}))
         return super().fit(rows, validation_data=validation_data, **options)
 
     # === Answers ===
@@ -215,8 +215,8 @@ class EntityTagger(Task):
 
     def evaluate(self, x, y=None, *, columns: dict | None = None) -> EntityReport:
         """Measure on tagged words, in any form that `fit` takes; entities count as wholes, as in seqeval."""
-        data = self._prepare(x, y, **(columns or {}))
-        found = self._codec.decode(self._pick(self._outputs(data.tokenized), data), data, self.scores)
+        data = self.prepare(x, y, **(columns or {}))
+        found = self._codec.decode(self._pick(self.outputs(data.tokenized), data), data, self.scores)
         report = entity_report(self._codec.true_tags(data), found)
         return replace(report, notes=(*report.notes, *data.notes))
 
@@ -226,7 +226,7 @@ class EntityTagger(Task):
             warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=3)
         if not sentences:
             return data, np.zeros((0, len(self._tags)))
-        return data, self._pick(self._outputs(data.tokenized, batch_size=batch_size), data)
+        return data, self._pick(self.outputs(data.tokenized, batch_size=batch_size), data)
 
     @staticmethod
     def _pick(outputs, data):
@@ -245,7 +245,7 @@ class EntityTagger(Task):
         """A CRF is a layer of the model that trains; answers need its transitions alone."""
         return ("crf",) if self.head == "crf" else ()
 
-    def _build(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder, *, classifier_dropout, seed):
         return bert_model(
             None,
             "token_classification",
@@ -255,8 +255,8 @@ class EntityTagger(Task):
             seed=seed,
         )
 
-    def _build_for_training(self, encoder, *, classifier_dropout, seed, table=None):
-        model = self._build(encoder, classifier_dropout=classifier_dropout, seed=seed)
+    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
+        model = self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         if self.head == "softmax":
             return model
         logits = model.output[_OUTPUT]
@@ -266,25 +266,25 @@ class EntityTagger(Task):
         layer.set_transitions(self.transitions)
         return model
 
-    def _learned_beside(self, model):
+    def extra_state(self, model):
         return {_TRANSITIONS: model.get_layer("crf").transitions} if self.head == "crf" else {}
 
-    def _keep_beside(self, learned):
+    def keep_extra_state(self, learned):
         self.transitions = learned.get(_TRANSITIONS)
 
-    def _loss(self):
+    def losses(self):
         if self.head == "crf":
             return {_CHAIN: CRFLoss()}
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
         return {_OUTPUT: loss}
 
-    def _read(self, x, y, **columns) -> TaggedRows:
+    def read(self, x, y, **columns) -> TaggedRows:
         return as_tagged_rows(x, y, splitting="words" if self.splitting == "auto" else self.splitting, **columns)
 
-    def _prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x, y, *, class_weight=None, **columns):
         if class_weight is not None:
             raise ValueError("class_weight is for one label a text; tags have none. Leave it out.")
-        rows = self._read(x, y, **columns)
+        rows = self.read(x, y, **columns)
         missing = [example.row for example in rows if example.tags is None]
         if missing:
             raise ValueError(f"Row {missing[0]} has no tags; expected one for every word.")
@@ -299,8 +299,8 @@ class EntityTagger(Task):
             self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts=self.long_texts
         )
 
-    def _check_training(self, data):
-        super()._check_training(data)
+    def check_training(self, data):
+        super().check_training(data)
         if len(np.unique(data.tags)) < 2:
             only = self._tags[data.tags[0]] if len(data.tags) else OUTSIDE
             raise ValueError(
@@ -308,7 +308,7 @@ class EntityTagger(Task):
                 "or there is nothing to learn."
             )
 
-    def _score(self, outputs, data, metric):
+    def score(self, outputs, data, metric):
         # While it trains, a model's own transitions come with its outputs.
         scores = self._codec.scores(outputs.get(_TRANSITIONS, self.transitions))
         logits, true = self._pick(outputs, data), self._codec.true_tags(data)
@@ -337,7 +337,7 @@ class EntityTagger(Task):
             total += log_partition(rows, scores) - path_score(rows, scores, path)
         return total / int(present.sum())
 
-    def _settings(self):
+    def settings(self):
         transitions = None if self.transitions is None else self.transitions.tolist()
         return {
             "head": self.head,
@@ -348,7 +348,7 @@ class EntityTagger(Task):
         }
 
     @classmethod
-    def _from_settings(cls, settings, directory):
+    def from_settings(cls, settings, directory):
         return {**settings, "labels": load_labels(directory)}
 
 

@@ -82,7 +82,7 @@ def test_what_cannot_be_pruned_is_said(options, words):
 def test_a_killed_run_goes_on_with_its_masks(tmp_path, monkeypatch):
     options = {"sparsity": 0.5, "begin": 1, "end": 3, "frequency": 2, "epochs": 3, "evaluations": 3, **FAST}
     whole, _ = prune(trained(), *TRAIN, validation_data=CHECK, **options)
-    original, calls = TextClassifier._score, []
+    original, calls = TextClassifier.score, []
 
     def dies(self, *args):
         calls.append(1)
@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_with_its_masks(tmp_path, monkeypatch):
         return original(self, *args)
 
     with monkeypatch.context() as context:
-        context.setattr(TextClassifier, "_score", dies)
+        context.setattr(TextClassifier, "score", dies)
         with pytest.raises(MemoryError):
             prune(trained(), *TRAIN, validation_data=CHECK, directory=tmp_path, **options)
     resumed, report = prune(trained(), *TRAIN, validation_data=CHECK, directory=tmp_path, **options)

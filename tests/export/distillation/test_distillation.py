@@ -247,7 +247,7 @@ def test_teachers_are_asked_once(tmp_path, monkeypatch):
 
 
 def test_a_teacher_that_was_killed_goes_on_with_the_texts_that_are_left(tmp_path, monkeypatch):
-    tokenized, _, _ = teacher()._tokenize(reviews(22, seed=8)[0])
+    tokenized, _, _ = teacher().tokenize(reviews(22, seed=8)[0])
     model = keras.Model(
         teacher().model.input,
         {"logits": teacher().model.output["class_logits"], "states": teacher().model.get_layer("embeddings").output},

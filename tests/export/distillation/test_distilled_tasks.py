@@ -93,14 +93,14 @@ def test_who_thinks_as_the_teacher_has_nothing_to_learn(name):
     model, batches, summed = training_step(twin, data, batch_size=8)
     batch = next(iter(batches))
     assert float(summed(model(batch[0]), *batch[1:])[0]) == pytest.approx(0, abs=0.01)
-    outputs = [name for name in twin._training_loss() if name.startswith(("soft", "hidden", "relations", "attention"))]
+    outputs = [name for name in twin.training_losses() if name.startswith(("soft", "hidden", "relations", "attention"))]
     assert len(outputs) == len(LAYERS) + (2 if name.startswith("intents") else 1)
     for weight in model.weights:
         if weight.path.startswith("block"):
             weight.assign(1.3 * to_numpy(weight))
     changed = model(batch[0])
     for output in outputs:  # each of them notices, but for the embeddings, which are below the blocks
-        loss = twin._training_loss()[output]
+        loss = twin.training_losses()[output]
         weights = batch[2][output] if isinstance(batch[2], dict) else batch[2]
         value = float(loss(batch[1][output], changed[output], weights))
         assert value == pytest.approx(0, abs=1e-4) if output == "hidden_0_0" else value > 1e-4, output
@@ -111,7 +111,7 @@ def test_padding_counts_nowhere():
     student = make_student(teacher("answers"), hidden_dim=16, verbose=False)
     twin, data = distilled_task([teacher("answers")], student, PAIRS, losses=[Logits(), *LAYERS], label_weight=0)
     model, _, _ = training_step(twin, data)
-    losses, found = twin._training_loss(), []
+    losses, found = twin.training_losses(), []
     for width in (20, 32):
         options = {"batch_size": 12, "boundaries": (width,), "sample_weights": np.ones(12, np.float32)}
         inputs, labels, weights = next(iter(bucketed_batches(data.tokenized, data.labels, **options)))

@@ -44,9 +44,9 @@ QUICK = {"batch_size": 16, "patience": None, "evaluations": 1, "verbose": 0}
 def as_if_trained(task, recipe):
     """The task as training leaves it, with the numbers that training begins with."""
     recipe = find_recipe(recipe)
-    plain = task._build_from_config(task.config)
+    plain = task.build_from_config(task.config)
     copy_weights(task.model, plain)
-    plan = plan_quantization(plain, recipe, token_rows(task._tokenize(texts(24, seed=1))[0]))
+    plan = plan_quantization(plain, recipe, token_rows(task.tokenize(texts(24, seed=1))[0]))
     keep_learned(quantized_task(task, plan), task, recipe)
     return task
 
@@ -67,7 +67,7 @@ def assert_same_outputs(task, path, sentences, recipe=None):
     inputs = {
         name: value.numpy() for name, value in keras_bert.pack(task.tokenizer, sentences, sequence_length=16).items()
     }
-    found = load(path).outputs(task._tokenize(sentences)[0])
+    found = load(path).outputs(task.tokenize(sentences)[0])
     frozen = recipe is not None and recipe.tables == "int4"
     twin = quantized_task(task, learned_plan(task, recipe), frozen_table=frozen)
     simulated, plain = (model(inputs, training=False) for model in (twin.model, task.model))

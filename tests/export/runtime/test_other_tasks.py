@@ -200,7 +200,7 @@ def test_vectors_of_windows_are_joined():
     reader = task_reader(task, 16)
     data = reader.prepare(TEXTS)
     assert len(data.owners) > len(TEXTS)
-    outputs = {"embedding": task._outputs(data.tokenized)["sentence_embedding"]}
+    outputs = {"embedding": task.outputs(data.tokenized)["sentence_embedding"]}
     np.testing.assert_allclose(reader.answers(outputs, data, TEXTS), task.predict(TEXTS), atol=1e-5)
 
 

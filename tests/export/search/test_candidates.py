@@ -235,7 +235,7 @@ class FileOf:
         self.reader = type("Reader", (), {"reading": {"sequence_length": task.sequence_length}})
 
     def outputs(self, tokenized):
-        raw = self.task._outputs(tokenized)
+        raw = self.task.outputs(tokenized)
         random = np.random.default_rng(0)
         raw = {name: value + self.noise * random.normal(size=value.shape) for name, value in raw.items()}
         return app_outputs(self.task).from_task(self.task, raw, tokenized)

@@ -67,8 +67,8 @@ def test_equals_keras_in_a_fresh_process(artifact, tmp_path):
 
 def test_ids_take_sources_of_several_texts(served):
     task, turns = the_task(), TEXTS[3]
-    rows = task._source_rows([tuple(turns)], task._writer(Decoding())[1])
-    ids, mask = task._padded([[*rows[0], task.tokenizer.pad_id]])
+    rows = task._source_rows([tuple(turns)], task.writer(Decoding())[1])
+    ids, mask = task.padded([[*rows[0], task.tokenizer.pad_id]])
     mask[0, -1] = 0
     answers = served.predict("writer", "from_ids", {"token_ids": ids, "segment_ids": ids * 0, "padding_mask": mask})
     assert answers["written"][0].decode() == keras_texts([turns])[0]
