@@ -34,11 +34,12 @@ from mixed_sentences import mix_sentences
 import export
 import keras_bert
 from export.distillation.losses import Logits, Relations
-from export.distillation.training import distilled_task
+from export.distillation.training import plan_distillation
 from keras_bert.data.augmentation import NearestWords, augment
 from keras_bert.data.glue import read_glue
 from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
 from keras_bert.model.weights import copy_weights
+from keras_bert.tasks.base.fitting import fresh_model, task_batches
 from keras_bert.training.training_model import TrainingModel
 
 BATCH, TEMPERATURE = 32, 2.0
@@ -72,27 +73,27 @@ class InTheLoop(TrainingModel):
 def packed_contender(teacher, student, texts, labels, kind):
     """A compiled model with a function that gives the batches of an epoch, and how many they are."""
     start = time.perf_counter()
-    twin, data = distilled_task([teacher], student, texts, labels, losses=[Logits(TEMPERATURE)])
+    method, data = plan_distillation([teacher], student, texts, labels, losses=[Logits(TEMPERATURE)])
     seconds = time.perf_counter() - start
     table = data.tokenized.used_ids()
-    batches, steps = twin._training_batches(data, BATCH, packed=True, table=table)
+    batches, steps = task_batches(student, data, BATCH, packed=True, table=table)
     recipe = keras_bert.Recipe(batch_size=BATCH)
-    model = kind.from_model(twin._fresh_model(recipe, 0, table))
+    model = kind.from_model(fresh_model(student, recipe, 0, table, method))
     if kind is InTheLoop:
-        asked = teacher._fresh_model(recipe, 0, table)
+        asked = fresh_model(teacher, recipe, 0, table)
         model.ask = lambda inputs: asked(inputs, training=False)  # in a function: its weights are not the model's
-    model.compile(finetuning_optimizer(1e-4, 1000), loss=twin.training_losses(), jit_compile=True)
+    model.compile(finetuning_optimizer(1e-4, 1000), loss=method.losses(student.training_losses()), jit_compile=True)
     return model, lambda epoch: batches(0, epoch, 1), steps, seconds
 
 
 def distiller_contender(teacher, student, texts, labels):
     """Keras's own, on models with one output: of a dictionary of outputs it fails in the first step."""
-    batches, steps = student._training_batches(student.prepare(texts, labels), BATCH)
+    batches, steps = task_batches(student, student.prepare(texts, labels), BATCH)
     asked, taught = (plain_logits(task) for task in (teacher, student))
     # As an object: by its name, Keras 3.15 takes the divergence of logits instead of probabilities.
     loss = keras.distillation.LogitsDistillation(TEMPERATURE, loss=keras.losses.KLDivergence())
     model = keras.distillation.Distiller(asked, taught, distillation_losses=loss)
-    (own,) = student._loss().values()
+    (own,) = student.losses().values()
     model.compile(finetuning_optimizer(1e-4, 1000), loss=own, jit_compile=True)
 
     def single(inputs, labels, weights):

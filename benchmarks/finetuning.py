@@ -51,6 +51,7 @@ def ours(arguments):
     import keras_bert
     from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
     from keras_bert.model.weights import copy_weights
+    from keras_bert.tasks.base.fitting import fresh_model, task_batches
     from keras_bert.training.training_model import TrainingModel
 
     keras_bert.keep_freed_memory()
@@ -61,9 +62,9 @@ def ours(arguments):
     recipe = keras_bert.Recipe(learning_rate=RATE, batch_size=BATCH, epochs=epochs)
     data = classifier.prepare(train, None)
     table = data.tokenized.used_ids()
-    batches, steps = classifier._training_batches(data, BATCH, packed=True, table=table)
-    model = TrainingModel.from_model(classifier._fresh_model(recipe, arguments.seed, table))
-    model.compile(finetuning_optimizer(RATE, steps * epochs), loss=classifier._loss(), jit_compile=True)
+    batches, steps = task_batches(classifier, data, BATCH, packed=True, table=table)
+    model = TrainingModel.from_model(fresh_model(classifier, recipe, arguments.seed, table))
+    model.compile(finetuning_optimizer(RATE, steps * epochs), loss=classifier.losses(), jit_compile=True)
     stream = batches(arguments.seed, 0, epochs)
     model.fit(stream, steps_per_epoch=steps, epochs=epochs, shuffle=False, verbose=0, callbacks=[clock])
     copy_weights(model, classifier.model, table_rows=table)
@@ -79,7 +80,7 @@ def torch(arguments):
 
     keras_bert.keep_freed_memory()
     classifier, train, dev = prepare(arguments)
-    batches, steps = classifier._training_batches(classifier.prepare(train, None), BATCH)
+    batches, steps = task_batches(classifier, classifier.prepare(train, None), BATCH)
     passes = max(2, arguments.epochs)
     model = BertForSequenceClassification.from_pretrained(find_installed(MODEL), num_labels=2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
@@ -103,7 +104,7 @@ def torch(arguments):
             schedule.step()
         seconds.append(time.perf_counter() - start)
     model.eval()
-    checks, _ = classifier._training_batches(classifier.prepare(dev, None), 64)
+    checks, _ = task_batches(classifier, classifier.prepare(dev, None), 64)
     right = count = 0
     with torch.no_grad():
         for inputs, labels, weights in checks(None, 0, 1):

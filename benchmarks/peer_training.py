@@ -32,15 +32,16 @@ def train_ours(task, data, arguments) -> list[float]:
     from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
     from keras_bert.finetuning.recipes import Recipe
     from keras_bert.model.weights import copy_weights
+    from keras_bert.tasks.base.fitting import fresh_model, packs_rows, task_batches
     from keras_bert.training.training_model import TrainingModel
 
     clock = make_clock()
     recipe = Recipe(learning_rate=arguments.rate, batch_size=arguments.batch, epochs=arguments.epochs)
     table = data.tokenized.used_ids()
-    batches, steps = task._training_batches(data, arguments.batch, packed=task._packs(), table=table)
-    model = TrainingModel.from_model(task._fresh_model(recipe, arguments.seed, table))
+    batches, steps = task_batches(task, data, arguments.batch, packed=packs_rows(task), table=table)
+    model = TrainingModel.from_model(fresh_model(task, recipe, arguments.seed, table))
     optimizer = finetuning_optimizer(arguments.rate, steps * arguments.epochs)
-    model.compile(optimizer, loss=task._loss(), jit_compile=True)
+    model.compile(optimizer, loss=task.losses(), jit_compile=True)
     model.fit(
         batches(arguments.seed, 0, arguments.epochs),
         steps_per_epoch=steps,
@@ -88,7 +89,7 @@ def train_torch(task, data, arguments, kind: str | Callable) -> list[float]:
     torch.manual_seed(arguments.seed)
     make = _one_head(task, kind) if isinstance(kind, str) else kind
     model, run = make(find_directory(arguments.model))
-    batches, steps = task._training_batches(data, arguments.batch)
+    batches, steps = task_batches(task, data, arguments.batch)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.rate, weight_decay=0.01)
     total = steps * arguments.epochs
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, int(0.1 * total), total)
@@ -125,7 +126,7 @@ def _one_head(task, name):
     """transformers' own class with one head, as `train_torch` takes it."""
     import transformers
 
-    (output,) = task._loss()
+    (output,) = task.losses()
 
     def make(directory):
         model = getattr(transformers, name).from_pretrained(directory, num_labels=len(task.labels))

@@ -25,6 +25,7 @@ from keras_bert.checkpoint.hub import find_directory
 from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
 from keras_bert.finetuning.recipes import Recipe
 from keras_bert.model.weights import to_numpy
+from keras_bert.tasks.base.fitting import fresh_model, task_batches
 from keras_bert.tasks.intent_slots.task import IntentSlots
 from keras_bert.training.training_model import TrainingModel
 
@@ -43,7 +44,7 @@ def read():
     task.trains_packed = False  # rows as PyTorch takes them
 
     def batches(rows, epochs):
-        make, steps = task._training_batches(task.prepare(rows, None), BATCH)
+        make, steps = task_batches(task, task.prepare(rows, None), BATCH)
         return [batch for _, batch in zip(range(steps * epochs), make(0, 0, epochs), strict=False)]
 
     return task, batches(commands, 3), batches(keras_bert.load_assistant("validation"), 1)
@@ -52,11 +53,11 @@ def read():
 def train_ours(task, batches, dropout, steps, epsilon):
     """The losses of the steps, the model, and how to measure it."""
     rates = dict.fromkeys(("dropout", "attention_dropout", "classifier_dropout"), dropout)
-    model = TrainingModel.from_model(task._fresh_model(Recipe(learning_rate=RATE, **rates), 0, None))
+    model = TrainingModel.from_model(fresh_model(task, Recipe(learning_rate=RATE, **rates), 0, None))
     heads = {name: [to_numpy(weight) for weight in model.get_layer(layer).weights] for name, layer in HEADS.items()}
     optimizer = finetuning_optimizer(RATE, 2 * steps)
     optimizer.epsilon = epsilon or optimizer.epsilon
-    model.compile(optimizer, loss=task._loss(), jit_compile=False)
+    model.compile(optimizer, loss=task.losses(), jit_compile=False)
     losses = []
     for inputs, labels, weights in batches[:steps]:
         model.reset_metrics()
@@ -64,7 +65,7 @@ def train_ours(task, batches, dropout, steps, epsilon):
 
     def measure(inputs, labels, weights):
         outputs = model(inputs, training=False)
-        return sum(float(loss(labels[name], outputs[name], weights[name])) for name, loss in task._loss().items())
+        return sum(float(loss(labels[name], outputs[name], weights[name])) for name, loss in task.losses().items())
 
     return losses, measure, heads
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from export.compression.importance import part_importance
-from export.tasks.measuring import choose_metric, for_data, measure, prepare
+from export.tasks.measuring import measure, prepare
 from keras_bert.model.weights import to_numpy
 from keras_bert.tasks.base.task import Task
 
@@ -192,9 +192,9 @@ def _fit(kernel, bias, places, mean, covariance):
 
 
 def _reported(part, ready, smaller, data, kept, importance, metric, verbose):
-    metric = choose_metric(ready, data, metric)
+    metric = metric or ready.metric_for(data)
     loss_before, score_before = measure(ready, data, metric)
-    loss_after, score_after = measure(for_data(smaller, data), data, metric)
+    loss_after, score_after = measure(smaller.for_data(data), data, metric)
     report = PartRemoval(
         part=part,
         kept=kept,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from export.compression.heads import EXAMPLES, describe_cost
 from export.compression.students import pick_layers, take_layers
-from export.tasks.measuring import choose_metric, for_data, measure, prepare
+from export.tasks.measuring import measure, prepare
 from keras_bert.tasks.base.task import Task
 
 
@@ -96,14 +96,14 @@ def remove_layers(
     if not isinstance(keep, int) or not 1 <= keep <= total:
         raise ValueError(f"keep={keep!r}: the model has {total} blocks; expected 1 to {total}.")
     ready, data = prepare(task, x, y, columns=columns, examples=examples)
-    metric = choose_metric(ready, data, metric)
+    metric = metric or ready.metric_for(data)
     before = after = measure(ready, data, metric)
     left, rounds = tuple(range(total)), []
     while len(left) > keep:
         trials = []
         for block in left:
             without = take_layers(task, pick_layers(total, len(left) - 1, [other for other in left if other != block]))
-            trials.append(Trial(block, *measure(for_data(without, data), data, metric)))
+            trials.append(Trial(block, *measure(without.for_data(data), data, metric)))
         chosen = _least(trials)
         after, left = (chosen.loss, chosen.score), tuple(block for block in left if block != chosen.block)
         rounds.append(tuple(trials))

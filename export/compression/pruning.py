@@ -12,6 +12,7 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import keras
 import numpy as np
@@ -26,6 +27,7 @@ from keras_bert.finetuning.recipes import Recipe, find_recipe
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.base.training_method import TrainingMethod
 
 _LAYER, _STEP = "pruning", "pruning_step"
 
@@ -64,8 +66,8 @@ class PruneReport:
 
 def prune(
     task: Task,
-    x,
-    y=None,
+    x: Any,
+    y: Any = None,
     *,
     sparsity: float = 0.5,
     begin: int | None = None,
@@ -74,13 +76,14 @@ def prune(
     teacher: Task | Sequence[Task] | None = None,
     losses: Sequence | None = None,
     label_weight: float = 0.5,
-    validation_data=None,
+    validation_data: Any = None,
     recipe: str | Recipe = "standard",
     metric: str | None = None,
     directory: str | os.PathLike | None = None,
     columns: dict | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
     verbose: int | str = "auto",
-    **changes,
+    **changes: Any,
 ) -> tuple[Task, PruneReport]:
     """Train a task until most weights of its blocks are zero.
 
@@ -95,7 +98,7 @@ def prune(
         losses, label_weight: With a teacher: as for `distill`.
         validation_data: As for `fit`: of the weights that are as sparse as asked it decides which to keep.
         recipe: As for `fit`; its patience is not used, because sparser weights are first worse and then better.
-        metric, directory, columns, verbose: As for `fit`.
+        metric, directory, columns, callbacks, verbose: As for `fit`.
         changes: Settings of the recipe to change, e.g. `learning_rate=5e-5, epochs=4`.
 
     Returns:
@@ -117,14 +120,13 @@ def prune(
     schedule = _make_schedule(sparsity, steps, begin, end, frequency)
     pruned = _copied(task)
     before = _matrices(pruned.model)
-    twin = _pruned(pruned, schedule)
-    options = {"validation_data": validation_data, "recipe": recipe, "metric": metric, "directory": directory}
-    options |= {"columns": columns, "verbose": verbose}
+    options: dict[str, Any] = {"recipe": recipe, "metric": metric, "directory": directory, "columns": columns}
+    options |= {"validation_data": validation_data, "callbacks": callbacks, "verbose": verbose}
+    options |= {"method": Pruning(schedule)}
     if teacher is None:
-        training = twin.fit(x, y, **options)
+        training = pruned.fit(x, y, **options)
     else:
-        training = distill(teacher, twin, x, y, losses=losses, label_weight=label_weight, **options)
-    pruned.__dict__.update(twin.__dict__)
+        training = distill(teacher, pruned, x, y, losses=losses, label_weight=label_weight, **options)
     after = _matrices(pruned.model)
     weights = sum(array.size for array in after.values())
     counted = replace(training.parameters, total=training.parameters.total - weights - 1)  # masks are no parameters
@@ -254,32 +256,29 @@ def _largest(kernel, share):
     return (bits > limit) | (zeros == 0)
 
 
-def _pruned(task, schedule):
-    """The task, told to train with masks; it shares the task's model."""
-    kind = type(task)
+class Pruning(TrainingMethod):
+    """Training with masks on the matrices of the blocks.
 
-    class Pruned(kind):
-        @property
-        def training_layers(self):
-            return (*task.training_layers, _LAYER)
+    Args:
+        schedule: One of tfmot's: takes a step, gives whether to cut and the share of zeros.
+    """
 
-        def build_training_model(self, encoder, **options):
-            model = super().build_training_model(encoder, **options)
-            kernels = [weight for weight in model.trainable_weights if _prunes(weight.path)]
-            return keras.Model(model.input, PruningMasks(kernels, schedule, name=_LAYER)(model.output), name=model.name)
+    def __init__(self, schedule: Any):
+        self.schedule = schedule
 
-        def extra_state(self, model):
-            return {**super().extra_state(model), _STEP: to_numpy(model.get_layer(_LAYER).step)}
+    def layer_names(self) -> tuple[str, ...]:
+        return (_LAYER,)
 
-        def score(self, outputs, data, metric):
-            outputs = dict(outputs)
-            step = int(outputs.pop(_STEP))
-            score = super().score(outputs, data, metric)
-            if step >= schedule.end_step:
-                return score
-            # Not yet as sparse as asked: such weights must not be kept, however good they are.
-            return Score(-np.inf, score.degenerate, {**score.details, "not_yet_sparse": score.value})
+    def change_training_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
+        kernels = [weight for weight in model.trainable_weights if _prunes(weight.path)]
+        masks = PruningMasks(kernels, self.schedule, name=_LAYER)
+        return keras.Model(model.input, masks(model.output), name=model.name)
 
-    twin = object.__new__(Pruned)
-    twin.__dict__.update(task.__dict__)
-    return twin
+    def state(self, model: keras.Model) -> dict[str, np.ndarray]:
+        return {_STEP: to_numpy(model.get_layer(_LAYER).step)}
+
+    def score(self, score: Score, state: dict[str, np.ndarray]) -> Score:
+        if int(state[_STEP]) >= self.schedule.end_step:
+            return score
+        # Not yet as sparse as asked: such weights must not be kept, however good they are.
+        return Score(-np.inf, score.degenerate, {**score.details, "not_yet_sparse": score.value})

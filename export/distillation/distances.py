@@ -10,9 +10,7 @@ import keras
 from keras import ops
 
 from keras_bert.model.encoder import MASK_BIAS
-
-# The logit of what is not there; far from every real one, and finite.
-ABSENT = -1e9
+from keras_bert.tasks.multiple_choice.task import ABSENT
 
 
 @keras.saving.register_keras_serializable("keras_bert")

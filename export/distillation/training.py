@@ -12,40 +12,43 @@ training, and its losses cannot leave out padding; `benchmarks/distillation.py` 
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+import keras
 import numpy as np
 
 from export.distillation.aims import SPANS, Aims, ScaledLoss
-from export.distillation.distances import ABSENT
 from export.distillation.losses import Layers, Logits, Vectors
 from export.distillation.teacher_outputs import teacher_outputs
-from export.tasks.measuring import choose_metric, for_data
 from export.tasks.teacher_labels import label_texts
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.finetuning.recipes import Recipe, find_recipe
 from keras_bert.finetuning.report import FinetuneReport
+from keras_bert.tasks.base.fitting import fit_recipe
 from keras_bert.tasks.base.task import Task, is_pair_of_xy
-from keras_bert.tasks.multiple_choice.task import MultipleChoice
-from keras_bert.tasks.similarity.task import SentenceEmbedder
+from keras_bert.tasks.base.training_method import Combined, TrainingMethod
+from keras_bert.tasks.similarity.task import OUTPUT as VECTOR_OUTPUT
 from keras_bert.text.token_labels import TokenVectors
 
 
 def distill(
     teacher: Task | Sequence[Task],
     student: Task,
-    x,
-    y=None,
+    x: Any,
+    y: Any = None,
     *,
     losses: Sequence | None = None,
     label_weight: float = 0.5,
-    validation_data=None,
+    validation_data: Any = None,
     recipe: str | Recipe = "standard",
     metric: str | None = None,
     cache: str | os.PathLike | None = None,
     directory: str | os.PathLike | None = None,
     columns: dict | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
+    method: TrainingMethod | None = None,
     verbose: int | str = "auto",
-    **changes,
+    **changes: Any,
 ) -> FinetuneReport:
     """Train a student on what its teacher thinks.
 
@@ -62,8 +65,8 @@ def distill(
         metric: As for `fit`.
         cache: A directory for the teacher's outputs, which a second run with the same texts finds there.
         directory: As for `fit`: where the state is kept, so that a killed run goes on.
-        columns: As for `fit`.
-        verbose: As for `fit`.
+        columns, callbacks, verbose: As for `fit`.
+        method: Another `TrainingMethod` to train with at the same time, such as pruning.
         changes: Settings of the recipe to change, e.g. `learning_rate=3e-4, epochs=10`.
 
     Returns:
@@ -80,11 +83,11 @@ def distill(
         ```
     """
     teachers = [teacher] if isinstance(teacher, Task) else list(teacher)
-    check = None
+    validation = None
     if validation_data is not None:
         given = validation_data if is_pair_of_xy(validation_data) else (validation_data, None)
-        check = student.prepare(*given, **(columns or {}))
-    twin, data = distilled_task(
+        validation = student.prepare(*given, **(columns or {}))
+    distillation, data = plan_distillation(
         teachers,
         student,
         x,
@@ -95,36 +98,63 @@ def distill(
         cache=cache,
         verbose=verbose not in (0, "0"),
     )
-    report = twin._fit_recipe(
+    return fit_recipe(
+        student,
         data,
-        check,
+        validation,
         find_recipe(recipe, **changes),
-        choose_metric(twin, twin._training_sample(data) if check is None else check, metric),
-        directory,
-        verbose,
+        metric=metric,
+        method=distillation if method is None else Combined((method, distillation)),
+        directory=directory,
+        callbacks=callbacks or (),
+        verbose=verbose,
     )
-    student.__dict__.update(twin.__dict__)  # what was learned beside the model: transitions, thresholds
-    return report
 
 
-def distilled_task(
+class Distillation(TrainingMethod):
+    """Training on what a teacher thinks, beside the labels.
+
+    Args:
+        aims: What the student takes from the teacher.
+        label_weight: What the task's own losses count.
+        data: The data without the teacher's outputs.
+    """
+
+    def __init__(self, aims: Aims, label_weight: float, data: PreparedData):
+        self.aims, self.label_weight, self.data = aims, label_weight, data
+
+    def layer_names(self) -> tuple[str, ...]:
+        return tuple(self.aims.projections)
+
+    def change_training_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
+        return self.aims.extend(model, encoder)
+
+    def losses(self, own: dict) -> dict:
+        scaled = {name: ScaledLoss(loss, self.label_weight) for name, loss in own.items()}
+        return {**scaled, **self.aims.keras_losses()}
+
+    def sample(self, train: PreparedData) -> PreparedData:
+        return self.data.first_rows(256)
+
+
+def plan_distillation(
     teachers: Sequence[Task],
     student: Task,
-    x,
-    y=None,
+    x: Any,
+    y: Any = None,
     *,
     losses: Sequence | None = None,
     label_weight: float = 0.5,
     columns: dict | None = None,
     cache: str | os.PathLike | None = None,
     verbose: bool = False,
-) -> tuple[Task, PreparedData]:
-    """The student as a task that trains on what its teachers think, and the data with that beside the labels.
+) -> tuple[Distillation, PreparedData]:
+    """Ask the teachers, and give what `fit` needs to train a student on their answers.
 
     Args: As for `distill`.
 
     Returns:
-        A twin of the student, which shares its model and whose training model has more outputs and losses; the data.
+        How the training differs from the student's own, and the data with the teachers' outputs beside the labels.
     """
     losses = [_default_loss(student)] if losses is None else list(losses)
     _check(teachers, student, losses, label_weight)
@@ -136,15 +166,15 @@ def distilled_task(
         student.check_training(data)
     else:  # that all have the same label is then no mistake
         Task.check_training(student, data)
-    ready = for_data(student, data)
+    ready = student.for_data(data)
     aims = Aims(teachers[0], ready, losses)
     targets = _targets(teachers, aims, (x, y, columns), data, cache, verbose)
-    twin = _distilled(ready, aims, label_weight, data)
-    return twin, replace(data, labels={**ready.targets(data.labels), **targets})
+    labelled = replace(data, labels={**ready.targets(data.labels), **targets})
+    return Distillation(aims, label_weight, data), labelled
 
 
 def _default_loss(student):
-    return Vectors() if isinstance(student, SentenceEmbedder) else Logits()
+    return Vectors() if VECTOR_OUTPUT in student.model.output else Logits()
 
 
 def _check(teachers, student, losses, label_weight):
@@ -196,14 +226,8 @@ def _targets(teachers, aims, given, data, cache, verbose):
 
 
 def _by_group(values, student, data):
-    """Where texts train in groups: `[texts, …]` → `[groups, G, …]`; of choices the logits alone, `[groups, G]`."""
-    if not student.trains_groups:
-        return values
-    grouped = values.reshape(-1, data.texts_per_example, values.shape[-1])
-    if not isinstance(student, MultipleChoice):
-        return grouped
-    there = np.arange(data.texts_per_example) < data.labels[:, 1:]
-    return np.where(there, grouped[..., 0], ABSENT).astype(np.float32)
+    """Where texts train in groups: `[texts, …]` → a row for each group."""
+    return student.group_targets(values, data) if student.trains_groups else values
 
 
 def _check_aligned(theirs, ours, aims):
@@ -220,30 +244,3 @@ def _check_aligned(theirs, ours, aims):
             f"{', '.join(by_token)} cannot be compared token by token. Give both one vocabulary, or take "
             "Logits alone."
         )
-
-
-# === Training ===
-
-
-def _distilled(student, aims, label_weight, data):
-    """The student, told to train on the aims too; it shares the student's model."""
-    kind = type(student)
-
-    class Distilled(kind):
-        @property
-        def training_layers(self):
-            return (*student.training_layers, *aims.projections)
-
-        def build_training_model(self, encoder, **options):
-            return aims.extend(super().build_training_model(encoder, **options), encoder)
-
-        def training_losses(self):
-            own = {name: ScaledLoss(loss, label_weight) for name, loss in super().training_losses().items()}
-            return {**own, **aims.keras_losses()}
-
-        def _training_sample(self, train):
-            return data.first_rows(256)
-
-    twin = object.__new__(Distilled)
-    twin.__dict__.update(student.__dict__)
-    return twin

@@ -23,6 +23,7 @@ from export.tasks.examples import read_examples, task_reader
 from export.tasks.outputs import app_outputs
 from export.verification.parity import relative_error
 from keras_bert.model.weights import copy_weights
+from keras_bert.system.progress import hides_bar
 from keras_bert.tasks.base.task import Task
 
 _WIDER = {"int4": "dynamic_int8", "int8": "float16"}  # by what matrices are stored as
@@ -156,7 +157,9 @@ def choose_precision(
 def _errors_alone(measure, switches, expected, verbose):
     """What rounding each matrix does to the outputs while all others are float, by name."""
     errors = {}
-    for name, switch in tqdm(switches.items(), desc="matrices", unit="matrix", disable=verbose in (0, "0")):
+    for name, switch in tqdm(
+        switches.items(), desc="matrices", unit="matrix", disable=hides_bar(verbose not in (0, "0"))
+    ):
         switch.assign(_NARROW)
         found = measure.outputs()
         changes = [relative_error(expected[output], found[output]) for output in expected]

@@ -79,7 +79,7 @@ def plan_quantization(
 
 
 def learned_plan(task: Task, recipe: Recipe | None = None) -> QuantizationPlan:
-    """The plan that a task was trained with; `quantized_task` of both gives the outputs of the task's file.
+    """The plan that a task was trained with; `QuantizedTraining` with it gives the outputs of the task's file.
 
     Args:
         task: A task that `train_quantized` trained.

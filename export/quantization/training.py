@@ -10,8 +10,9 @@ kept beside them, in memory (`task.quantization`), in its saved directory, and f
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import keras
 import numpy as np
 
 from export.distillation.losses import Logits
@@ -26,15 +27,19 @@ from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.encoder import encoder_config
 from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.base.training_method import TrainingMethod
+
+if TYPE_CHECKING:
+    from export.quantization.plan import QuantizationPlan
 
 
 def train_quantized(
     task: Task,
-    x,
-    y=None,
+    x: Any,
+    y: Any = None,
     *,
     quantization: str | Recipe = "static_int8",
-    validation_data=None,
+    validation_data: Any = None,
     teacher: Task | Sequence[Task] | None = None,
     losses: Sequence = (Logits(),),
     label_weight: float = 0.5,
@@ -43,8 +48,9 @@ def train_quantized(
     cache: str | os.PathLike | None = None,
     directory: str | os.PathLike | None = None,
     columns: dict | None = None,
+    callbacks: Sequence[keras.callbacks.Callback] | None = None,
     verbose: int | str = "auto",
-    **changes,
+    **changes: Any,
 ) -> FinetuneReport:
     """Fine-tune a task for its quantized file.
 
@@ -56,7 +62,7 @@ def train_quantized(
         validation_data: As for `fit`: it decides which weights to keep, measured with the rounding.
         teacher: A task, or several, to learn from at the same time; the task itself before quantization is a good one.
         losses, label_weight, cache: With a teacher: as for `distill`.
-        recipe, metric, directory, columns, verbose: As for `fit`.
+        recipe, metric, directory, columns, callbacks, verbose: As for `fit`.
         changes: Settings of the recipe to change, e.g. `learning_rate=1e-5, epochs=1`.
 
     Returns:
@@ -77,73 +83,71 @@ def train_quantized(
     plain = task.build_from_config(task.config)
     copy_weights(task.model, plain)
     plan = plan_quantization(plain, quantization, token_rows(_sample(data.tokenized)))
-    twin = quantized_task(task, plan, frozen_table=quantization.tables == "int4")
-    options = {
+    method = QuantizedTraining(task, plan, frozen_table=quantization.tables == "int4")
+    options: dict[str, Any] = {
         "validation_data": validation_data,
         "recipe": recipe,
         "metric": metric,
         "directory": directory,
         "columns": columns,
+        "callbacks": callbacks,
+        "method": method,
         "verbose": verbose,
         **changes,
     }
     if teacher is None:
-        report = twin.fit(x, y, **options)
+        report = task.fit(x, y, **options)
     else:
-        report = distill(teacher, twin, x, y, losses=losses, label_weight=label_weight, cache=cache, **options)
-    keep_learned(twin, task, quantization)
+        report = distill(teacher, task, x, y, losses=losses, label_weight=label_weight, cache=cache, **options)
+    keep_learned(task, method.model, quantization)
     return report
 
 
-def keep_learned(twin: Task, task: Task, quantization: Recipe) -> None:
-    """Give a task what its quantized twin has learned: rounded weights, ranges, and what was learned beside the model.
+def keep_learned(task: Task, model: keras.Model, quantization: Recipe) -> None:
+    """Give a task what a quantized model has learned: rounded weights, and the ranges that belong to them.
 
     Args:
-        twin: From `quantized_task(task, …)`.
-        task: The task itself.
+        task: The task.
+        model: The model of a `QuantizedTraining` of this task.
         quantization: The recipe that it was trained for.
     """
     from export.quantization.training_model import learned_numbers, rounded_kernels
 
-    # Transitions of a CRF, thresholds.
-    task.__dict__.update({name: value for name, value in twin.__dict__.items() if name != "model"})
-    task._last_forward = None
-    copy_weights(twin.model, task.model)
-    _round_weights(task.model, rounded_kernels(twin.model), quantization)
-    task.quantization = pack_numbers(learned_numbers(twin.model), quantization, task.model)
+    copy_weights(model, task.model)
+    _round_weights(task.model, rounded_kernels(model), quantization)
+    task.quantization = pack_numbers(learned_numbers(model), quantization, task.model)
 
 
-def quantized_task(task: Task, plan, *, frozen_table: bool = False) -> Task:
-    """A task of the same kind and weights, whose models round as a plan says.
+class QuantizedTraining(TrainingMethod):
+    """Training with the rounding of a quantized file.
 
     Args:
-        task: A task.
+        task: The task.
         plan: A `QuantizationPlan` for its model.
         frozen_table: Round the token table to 4 bits now, and leave it so: the rest learns to live with it. A row is
             seldom trained, and a step of 4 bits is wider than all that it would move.
     """
-    from export.quantization.training_model import quantize_layers
 
-    kind: Any = type(task)
-    table_size = task.config.vocabulary_size * task.config.table_dim
-    options = {"table_size": table_size, "frozen_table": frozen_table}
+    def __init__(self, task: Task, plan: "QuantizationPlan", *, frozen_table: bool = False):
+        table_size = task.config.vocabulary_size * task.config.table_dim
+        self._numbers = plan.numbers
+        self._options: dict[str, Any] = {"table_size": table_size, "frozen_table": frozen_table}
+        self.model = self.change_model(task.build_from_config(task.config))
+        copy_weights(task.model, self.model, allow_missing=True)
+        if frozen_table:
+            _round_table(self.model.get_layer("token_embedding").embeddings, 4)
+        plan.begin(self.model)
 
-    class Quantized(kind):
-        def build_model(self, *args, **kwargs):
-            return quantize_layers(super().build_model(*args, **kwargs), plan.numbers, **options)
+    def weights_model(self, task: Task) -> keras.Model:
+        return self.model
 
-        def build_training_model(self, *args, **kwargs):
-            return quantize_layers(super().build_training_model(*args, **kwargs), plan.numbers, **options)
+    def change_model(self, model: keras.Model) -> keras.Model:
+        from export.quantization.training_model import quantize_layers
 
-    twin = object.__new__(Quantized)
-    twin.__dict__.update(task.__dict__)
-    twin._last_forward = None
-    twin.model = twin.build_from_config(task.config)
-    copy_weights(task.model, twin.model, allow_missing=True)
-    if frozen_table:
-        _round_table(twin.model.get_layer("token_embedding").embeddings, 4)
-    plan.begin(twin.model)
-    return twin
+        return quantize_layers(model, self._numbers, **self._options)
+
+    def change_training_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
+        return self.change_model(model)
 
 
 def _check(task, quantization):

@@ -22,6 +22,7 @@ from export.search.trials import FAILED, MEASURED, SKIPPED, Trial, pareto_front
 from export.tflite.conversion import convert
 from export.tflite.float_graph import FloatGraph, trace_float_graph
 from export.verification.stream_latency import time_stream
+from keras_bert.system.progress import hides_bar
 from keras_bert.tasks.base.task import Task
 
 FILE = "model.tflite"
@@ -86,7 +87,7 @@ class Search:
         if not self.reference.is_measured:
             raise RuntimeError(f"The teacher itself cannot be deployed: {self.reference.note}")
         self.candidates = {candidate.key: candidate for candidate in candidates}
-        with tqdm(total=len(candidates), unit="file", disable=self.verbose < 1, leave=False) as bar:
+        with tqdm(total=len(candidates), unit="file", disable=hides_bar(self.verbose >= 1), leave=False) as bar:
             for candidate in candidates:
                 bar.set_description(candidate.model.name)
                 self.trials.append(self._next(candidate))

@@ -5,7 +5,6 @@ numbers (loss and score). A room of its own because everything that makes a mode
 user's data, and a few tasks choose loss and measure by the data (pairs with scores or without).
 """
 
-import copy
 from collections.abc import Callable
 
 import keras
@@ -16,9 +15,9 @@ from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.batching.widths import bucket_boundaries
 from keras_bert.finetuning.recipes import Recipe
+from keras_bert.tasks.base.fitting import fresh_model, packs_rows, task_batches
 from keras_bert.tasks.base.task import Task
-from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
-from keras_bert.tasks.similarity.task import SentenceEmbedder
+from keras_bert.tasks.base.training_method import TrainingMethod
 
 
 def prepare(
@@ -44,40 +43,20 @@ def prepare(
     data = task.prepare(x, y, **(columns or {}))
     data = data if examples is None else data.first_rows(examples)
     task.check_training(data)
-    return for_data(task, data), data
-
-
-def for_data(task: Task, data: PreparedData) -> Task:
-    """A copy of the task, with the same model, whose loss is that of the data."""
-    ready = copy.copy(task)
-    ready.texts_per_example = data.texts_per_example
-    if isinstance(ready, SentenceEmbedder):
-        ready._pair_loss = CosineScoreLoss() if _has_scores(data) else ContrastiveLoss()
-    return ready
-
-
-def choose_metric(task: Task, data: PreparedData, metric: str | None = None) -> str:
-    """The measure of a task on this data: the one given, or the task's own."""
-    if metric is None and isinstance(task, SentenceEmbedder) and not _has_scores(data):
-        return "accuracy@1"
-    return metric or task.default_metric
-
-
-def _has_scores(data):
-    return data.labels is None or data.labels.ndim == 1
+    return task.for_data(data), data
 
 
 def training_step(
-    task: Task, data: PreparedData, *, batch_size: int = 32
+    task: Task, data: PreparedData, *, batch_size: int = 32, method: TrainingMethod | None = None
 ) -> tuple[keras.Model, tf.data.Dataset, Callable]:
     """The model as it trains (without dropout), its batches, and a function from a batch's outputs to its loss.
 
     The loss is the sum over what counts (texts or tokens), so that losses of batches can be added up.
     """
-    model = task._fresh_model(Recipe(), seed=0, table=None)
-    losses = task.training_losses()
-    if task._packs():
-        batches = task._training_batches(data, batch_size, packed=True)[0](0, 0, 1)
+    model = fresh_model(task, Recipe(), seed=0, method=method)
+    losses = (method or TrainingMethod()).losses(task.training_losses())
+    if packs_rows(task):
+        batches = task_batches(task, data, batch_size, packed=True)[0](0, 0, 1)
     else:  # without rows that fill up the last batch, which nothing here should count
         batches = bucketed_batches(
             data.tokenized,

@@ -46,12 +46,41 @@ class PreparedData:
     def first_rows(self, count: int) -> "Self":
         """The first `count` rows, each counting 1; whole groups, and at least one."""
         group = self.texts_per_example
-        examples = np.arange(min(max(1, count // group), len(self.tokenized) // group))
-        rows = np.arange(len(examples) * group)
+        stop = min(max(1, count // group), len(self.tokenized) // group)
+        return replace(self.slice_rows(0, stop * group), weights=None)
+
+    def split(self, share: float) -> tuple["Self", "Self"]:
+        """Hold out the last examples, a share of all of them; gives the others and those.
+
+        Example:
+            ```python
+            train, validation = data.split(0.1)
+            ```
+        """
+        if not 0 < share < 1:
+            raise ValueError(f"validation_split={share!r}: expected a share between 0 and 1, such as 0.1.")
+        stop = self.num_examples - max(1, round(self.num_examples * share))
+        if stop < 1:
+            raise ValueError(
+                f"validation_split={share!r} of {self.num_examples} examples leaves none to train on; pass more "
+                "examples, or a smaller share."
+            )
+        return self.slice_examples(0, stop), self.slice_examples(stop, self.num_examples)
+
+    def slice_examples(self, start: int, stop: int) -> "Self":
+        """The examples from `start` to before `stop`, with all of their rows."""
+        return self.slice_rows(*np.searchsorted(self.owners, [start, stop]).tolist())
+
+    def slice_rows(self, start: int, stop: int) -> "Self":
+        """The rows from `start` to before `stop`, in whole groups."""
+        rows, group = slice(start, stop), self.texts_per_example
+        examples = slice(start // group, stop // group)
         owners = np.unique(self.owners[rows], return_inverse=True)[1]
         labels = self.labels
         if isinstance(labels, dict):
-            labels = {name: values[examples] for name, values in labels.items()}
+            labels = {name: values[np.arange(len(values))[examples]] for name, values in labels.items()}
         elif labels is not None:
-            labels = labels[examples]
-        return replace(self, tokenized=self.tokenized.take(rows), labels=labels, weights=None, owners=owners)
+            labels = labels[np.arange(len(labels))[examples]]
+        weights = None if self.weights is None else self.weights[examples]
+        tokenized = self.tokenized.take(np.arange(len(self.tokenized))[rows])
+        return replace(self, tokenized=tokenized, labels=labels, weights=weights, owners=owners)

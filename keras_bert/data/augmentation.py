@@ -16,6 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from keras_bert.data.word_proposals import Blank, MaskedLMProposals, NearestWords, Proposer, is_word
+from keras_bert.system.progress import hides_bar
 from keras_bert.text.vocabulary import SPECIAL_TOKENS
 
 __all__ = ["Augmented", "MaskedLMProposals", "NearestWords", "augment"]
@@ -81,7 +82,7 @@ def augment(
     _check(texts, pairs, per_text, replace_rate)
     finder = _WordFinder(proposer.tokenizer, keep)
     results, chunk = [], 256
-    with tqdm(total=len(texts), desc="augment", unit=" texts", disable=not progress) as bar:
+    with tqdm(total=len(texts), desc="augment", unit=" texts", disable=hides_bar(progress)) as bar:
         for start in range(0, len(texts), chunk):
             sides = [finder(texts[start : start + chunk])]
             if pairs is not None:

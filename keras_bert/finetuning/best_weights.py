@@ -83,8 +83,9 @@ class KeepBest(keras.callbacks.Callback):
         row = {"epoch": epoch + 1, **{name: float(value) for name, value in (logs or {}).items()}}
         if self.measure is not None:
             score = self.measure(self.model)
-            row |= {f"val_{self.metric}": score.value, **score.details}
-            logs[f"val_{self.metric}"] = score.value
+            measured = {f"val_{self.metric}": score.value, **score.details}
+            row |= measured
+            logs.update(measured)  # for the callbacks behind this one
             self._judge(score, epoch + 1)
         self.history.append(row)
         if self._directory is not None and self.best is not None:

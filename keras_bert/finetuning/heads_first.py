@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
 from keras_bert.finetuning.trained_parts import is_head
+from keras_bert.system.progress import fit_verbosity
 from keras_bert.training.training_model import TrainingModel
 
 # One layer on fixed features bears it, and has to arrive within few epochs.
@@ -41,7 +42,7 @@ def train_heads(
     with _heads_alone(model):
         heads = TrainingModel.from_model(model)  # so that the optimizer that comes after finds the model untouched
         heads.compile(finetuning_optimizer(_RATE, steps), loss=loss, jit_compile=False)
-        heads.fit(batches, steps_per_epoch=steps, epochs=1, shuffle=False, verbose=verbose)
+        heads.fit(batches, steps_per_epoch=steps, epochs=1, shuffle=False, verbose=fit_verbosity(verbose))
 
 
 @contextlib.contextmanager

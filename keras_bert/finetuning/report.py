@@ -55,7 +55,7 @@ class FinetuneReport:
         metric: What `score` measures on the validation data.
         runs: One for each seed, degenerate ones that were started again included.
         parameters: How many parameters trained.
-        history: The measurements of the best run.
+        measurements: Those of the best run, a row each: the number of the epoch, losses, the metric.
         interrupted: Whether Ctrl-C ended it; the model is then the best so far.
         averaged: The seeds whose weights the model is the mean of (`Recipe.average`); empty where it is that of `best`.
         averaged_score: The score of that mean.
@@ -66,11 +66,29 @@ class FinetuneReport:
     metric: str
     runs: tuple[Run, ...]
     parameters: ParameterCount
-    history: tuple[dict, ...]
+    measurements: tuple[dict, ...]
     interrupted: bool = False
     averaged: tuple[int, ...] = ()
     averaged_score: float | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def history(self) -> dict[str, list]:
+        """The measurements as Keras's `History.history` has them: a list for each number.
+
+        Example:
+            ```python
+            report = classifier.fit(texts, labels, validation_split=0.1)
+            report.history["val_accuracy"]  # [0.71, 0.83, 0.85]
+            ```
+        """
+        names = list(dict.fromkeys(name for row in self.measurements for name in row if name != "epoch"))
+        return {name: [row.get(name, float("nan")) for row in self.measurements] for name in names}
+
+    @property
+    def epoch(self) -> list[int]:
+        """The numbers of the epochs, from 0, as Keras's `History.epoch` has them."""
+        return [row["epoch"] - 1 for row in self.measurements]
 
     @property
     def score(self) -> float:
@@ -111,7 +129,9 @@ class FinetuneReport:
             lines.append("  interrupted: the model is the best so far")
         elif self.best.degenerate:
             lines.append(f"  {self._advice()}")
-        if any(run.stopped_early for run in self.runs):
+        if any(run.stopped_early for run in self.runs) and self.recipe.patience is None:
+            lines.append("  stopped early by a callback")
+        elif any(run.stopped_early for run in self.runs):
             times = f"{self.recipe.patience} measurement{'s' * (self.recipe.patience != 1)}"
             lines.append(f"  stopped early: {times} without a gain; patience=None trains to the end")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])

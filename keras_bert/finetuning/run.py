@@ -28,6 +28,7 @@ from keras_bert.finetuning.trained_parts import choose_trained, reinitialize_top
 from keras_bert.finetuning.weight_averaging import RunWeights, average_runs
 from keras_bert.model.weights import to_numpy
 from keras_bert.system.atomic_files import write_whole
+from keras_bert.system.progress import fit_verbosity
 from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.training_model import TrainingModel
 
@@ -48,6 +49,7 @@ def finetune(
     directory: str | os.PathLike | None = None,
     depends_on: Callable[[], dict[str, Any]] = dict,
     added_layers: Sequence[str] = (),
+    callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: int | str = "auto",
 ) -> tuple[keras.Model, FinetuneReport]:
     """Train a model by a recipe, once for each seed, and keep the best, or the mean of those that go together.
@@ -67,6 +69,7 @@ def finetune(
         depends_on: Gives what else makes a run another one, such as its data, by name: words and numbers, or large
             values, which are compared by digests. Recipe, loss, metric, model and its weights are always among it.
         added_layers: Layers that a model has for training alone: whatever they start with, it is the same run.
+        callbacks: Keras callbacks, called on the run of each seed, after the measurement of an epoch.
         verbose: As for `fit`.
 
     Returns:
@@ -78,6 +81,7 @@ def finetune(
         print(report)
         ```
     """
+    verbose = fit_verbosity(verbose)
     recipe = recipe.for_width(768)  # tasks know the width of their models; without one it is BERT-base's
     runs: list = []
     learned: list = []
@@ -94,7 +98,7 @@ def finetune(
         if directory is not None:  # before the trial changes the model: its first weights are part of which run it is
             first = model_parts(model, added_layers) | batch_part(batches(seed, 0, 1))
             state = (Path(directory) / f"seed-{seed}", parts | note_parts(first))
-        trial = _Trial(model, batches, own, loss, steps_per_epoch, measure, metric, fresh)
+        trial = _Trial(model, batches, own, loss, steps_per_epoch, measure, metric, fresh, callbacks)
         run, interrupted = trial.train(state, verbose)
         runs.append(run)
         if run.degenerate and restarts and not interrupted:
@@ -102,10 +106,10 @@ def finetune(
             seeds.append(next(spare))
         report = FinetuneReport(recipe, metric, tuple(runs), trial.parameters, tuple(trial.keeper.history), interrupted)
         if report.best is run:
-            best = (trial.model, report.history)
+            best = (trial.model, report.measurements)
         if recipe.average and not run.degenerate:
             learned.append(RunWeights.of(trial.model, seed, run.score))
-    report = replace(report, history=best[1])
+    report = replace(report, measurements=best[1])
     if len(learned) > 1 and not interrupted:
         averaged, score = average_runs(best[0], learned, measure if chooses else None)
         if measure is not None and not chooses:
@@ -119,7 +123,8 @@ def finetune(
 class _Trial:
     """One seed: a model that is trained and measured."""
 
-    def __init__(self, model, batches, recipe, loss, steps_per_epoch, measure, metric, fresh):
+    def __init__(self, model, batches, recipe, loss, steps_per_epoch, measure, metric, fresh, callbacks=()):
+        self.callbacks = tuple(callbacks)
         (self.seed,), self.recipe, self.fresh = recipe.seeds, recipe, fresh
         self.steps = max(round(recipe.epochs * steps_per_epoch), recipe.steps or 0, 1)
         evaluations = recipe.evaluations or max(1, round(self.steps / steps_per_epoch))
@@ -156,7 +161,7 @@ class _Trial:
             self.keeper.keep_in(place, done // self.every)
             callbacks.append(SaveState(place, keep=1))
             if finished is not None:
-                if verbose not in (0, "0"):
+                if verbose:
                     print(f"{place} holds this run, and it has ended: not trained again. Delete it to train anew.")
                 self.keeper.restore_best(self.model)
                 return finished, False
@@ -177,7 +182,7 @@ class _Trial:
             epochs=steps / self.steps_per_epoch,
             planned_epochs=self.steps / self.steps_per_epoch,
             best_epoch=self.keeper.best_epoch or None,
-            stopped_early=self.keeper.out_of_patience and steps < self.steps,
+            stopped_early=not interrupted and steps < self.steps,
         )
         if place is not None and not interrupted:
             _write_json(place / "result.json", asdict(run))
@@ -207,7 +212,7 @@ class _Trial:
             epochs=-(-self.steps // self.every),
             shuffle=False,
             verbose=verbose,
-            callbacks=callbacks,
+            callbacks=[*callbacks, *self.callbacks],
         )
 
     def _stream(self, done):

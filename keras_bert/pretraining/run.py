@@ -28,6 +28,7 @@ from keras_bert.pretraining.corpus.manifest import load_manifest
 from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
 from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.records import HISTORY, RecordHistory, StopOnNaN, read_history, write_plan
+from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
 from keras_bert.training.optimizers import bert_optimizer
@@ -167,7 +168,7 @@ def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
             epochs=plan.steps // plan.save_every,
             validation_data=checks,
             shuffle=False,
-            verbose=verbose,
+            verbose=fit_verbosity(verbose),
             callbacks=callbacks,
             **epoch,
         )

@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from keras_bert.system.atomic_files import write_whole
+from keras_bert.system.progress import hides_bar
 from keras_bert.text.unicode_tables import TextRules, spell
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -172,7 +173,7 @@ def _find_files(files):
 def _read_blocks(paths, title, progress) -> Iterator[str]:
     """Yield the text of all files in blocks that end between words."""
     total = sum(os.path.getsize(path) for path in paths)
-    with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=not progress) as bar:
+    with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=hides_bar(progress)) as bar:
         for path in paths:
             before = 0
             with open(path, "rb") as raw, _decode(raw, path) as file:

@@ -85,7 +85,7 @@ def ask_finetuning(path: Path, inputs: dict, task) -> dict:
         report = task.fit(*data, validation_data=data, directory=path, verbose=0, **inputs["options"])
     return {
         "first_epoch": fit.call_args.kwargs["initial_epoch"],
-        "history": as_json(report.history),
+        "history": as_json(report.measurements),
         "answers": as_json(task.predict(inputs["texts"][:3])),
     }
 

@@ -435,7 +435,7 @@ def test_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, head_epochs):
     with pytest.raises(RuntimeError, match="killed"):
         run(recipe, dies, directory=tmp_path)
     resumed, again = run(recipe, accuracy, directory=tmp_path)
-    assert [row["val_score"] for row in again.history] == pytest.approx([row["val_score"] for row in report.history])
+    assert again.history["val_score"] == pytest.approx(report.history["val_score"])
     for path, value in values(resumed).items():
         np.testing.assert_allclose(value, values(whole)[path], atol=1e-5, err_msg=path)
     with pytest.raises(ValueError, match="learning_rate was 0.01, is 0.001"):
@@ -527,7 +527,7 @@ def test_patience_is_counted_through_a_kill(tmp_path):
         with pytest.raises(MemoryError):
             run(recipe, lambda model: next(first), directory=tmp_path)
     _, report = run(recipe, lambda model: next(second), directory=tmp_path)
-    assert report.best.best_epoch == 3 and report.best.steps == 20 and len(report.history) == 5
+    assert report.best.best_epoch == 3 and report.best.steps == 20 and len(report.measurements) == 5
 
 
 # === Which run a directory holds ===

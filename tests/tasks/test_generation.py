@@ -15,6 +15,7 @@ from keras_bert.finetuning.recipes import Recipe
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.heads import bert_model
+from keras_bert.tasks.base.fitting import fresh_model, task_batches
 from keras_bert.tasks.generation.sampling import Decoding
 from keras_bert.tasks.generation.task import Seq2Seq
 from keras_bert.tasks.generation.training import NextTokenLoss, place_count, spoil_targets
@@ -78,10 +79,10 @@ def test_the_loss_is_that_of_targets_alone():
     task = writer()
     pairs = [("a b", "c"), ("d", "e f a"), ("b b b c", "a a")]
     data = task.prepare(pairs, None)
-    batches, steps = task._training_batches(data, 3, packed=True)
+    batches, steps = task_batches(task, data, 3, packed=True)
     (inputs, labels, weights), *more = batches(0, 0, 1)
     assert steps == 1 and not more
-    model = task._fresh_model(Recipe(), 0, None)
+    model = fresh_model(task, Recipe(), 0, None)
     logits = model({name: inputs[name] for name in model.input})["target_logits"]
     loss = NextTokenLoss()(labels["target_logits"], logits, weights["target_logits"])
     expected = []
@@ -95,7 +96,7 @@ def test_the_loss_is_that_of_targets_alone():
     measured = task.score(task.outputs(data.tokenized), data, "log_likelihood")
     assert -measured.value == pytest.approx(np.mean(expected), abs=1e-5)
     # Rows of several devices are padded, and score all tokens: the same loss.
-    (inputs, labels, weights), *_ = task._training_batches(data, 3)[0](0, 0, 1)
+    (inputs, labels, weights), *_ = task_batches(task, data, 3)[0](0, 0, 1)
     plain = task.losses()["mlm_logits"](labels["mlm_logits"], task.model(inputs)["mlm_logits"], weights["mlm_logits"])
     assert float(plain) == pytest.approx(np.mean(expected), abs=1e-5)
 
@@ -113,7 +114,7 @@ def test_places_for_targets():
     assert place_count(np.full(10, 4), 8) == 32
     task = Seq2Seq(random_writer(num_layers=1), tokenizer(), **LENGTHS)
     data = task.prepare([("a", "b")] * 30 + [("a", "b c d e f a")] * 2, None)
-    batches, _ = task._training_batches(data, 4, packed=True)
+    batches, _ = task_batches(task, data, 4, packed=True)
     sizes = {inputs["target_places"].shape[0] for inputs, _, _ in batches(0, 0, 2)}
     counted = sum(float(tf.reduce_sum(weights["target_logits"])) for _, _, weights in batches(0, 0, 1))
     assert len(sizes) <= 2 and counted == 30 * 2 + 2 * 7
@@ -166,7 +167,7 @@ def test_a_head_that_is_missing_is_fresh_and_one_that_is_there_is_kept(tmp_path)
 def test_frequent_tokens_are_likely_from_the_start():
     task = Seq2Seq.from_scratch(CONFIG.replace(num_layers=1, hidden_dim=16), tokenizer(), **LENGTHS)
     task._token_counts = np.bincount([5, 5, 5, 6], minlength=16)
-    bias = np.asarray(task._fresh_model(Recipe(), 0, None).get_layer("mlm_bias").bias)
+    bias = np.asarray(fresh_model(task, Recipe(), 0, None).get_layer("mlm_bias").bias)
     assert bias.argmax() == 5 and np.exp(bias).sum() == pytest.approx(1, abs=1e-5)
 
 

@@ -15,6 +15,7 @@ from keras_bert.checkpoint import save_pretrained
 from keras_bert.cli import main
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
+from keras_bert.tasks.base.fitting import fresh_model, task_batches
 from keras_bert.tasks.intent_slots.files import as_commands, read_commands
 from keras_bert.tasks.intent_slots.metrics import command_numbers, command_report
 from keras_bert.tasks.intent_slots.task import IntentSlots
@@ -102,7 +103,7 @@ def test_one_model_learns_both(trained):
     assert measured.sentence_accuracy > 0.9 and report.best.score > 0.9
     assert measured.intent_accuracy >= measured.sentence_accuracy and measured.slot_f1 > 0.9
     assert "intent accuracy" in str(measured) and json.dumps(measured.to_dict())
-    assert {"val_intent_accuracy", "val_slot_f1"} <= set(report.history[-1])
+    assert {"val_intent_accuracy", "val_slot_f1"} <= set(report.measurements[-1])
 
 
 def test_answers_are_parts_of_the_text(trained):
@@ -137,10 +138,10 @@ def test_packed_rows_train_on_the_same_loss():
     losses = {}
     for packed in (True, False):
         model.trains_packed = packed
-        batches, steps = model._training_batches(data, 12, packed=packed)
+        batches, steps = task_batches(model, data, 12, packed=packed)
         assert steps == 1
         inputs, labels, weights = next(iter(batches(0, 0, 1)))
-        network = model._fresh_model(recipe, 0, None)
+        network = fresh_model(model, recipe, 0, None)
         outputs = network(inputs, training=True)
         losses[packed] = [
             float(loss(labels[name], outputs[name], weights[name])) for name, loss in model.losses().items()

@@ -17,6 +17,7 @@ from keras_bert.finetuning.recipes import RECIPES
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.heads import bert_model
+from keras_bert.tasks.base.fitting import fresh_model, task_batches
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.multiple_choice.files import ChoiceQuestion, as_choices, read_choices
 from keras_bert.tasks.multiple_choice.task import ChoiceLoss, MultipleChoice
@@ -106,8 +107,8 @@ def test_a_step_learns_what_the_definition_says():
     assert data.texts_per_example == 4 and len(data.tokenized) == 36
     expected = chooser.report(chooser.outputs(data.tokenized), data).loss
     chooser.texts_per_example, chooser.fresh_heads = data.texts_per_example, False
-    model = chooser._fresh_model(RECIPES["standard"], 0, None)
-    batches, steps = chooser._training_batches(data, 16, packed=True)
+    model = fresh_model(chooser, RECIPES["standard"], 0, None)
+    batches, steps = task_batches(chooser, data, 16, packed=True)
     ((inputs, targets, weights),) = batches(0, 0, 1)
     assert steps == 1 and weights.shape == (16,) and float(tf.reduce_sum(weights)) == 9
     found = ChoiceLoss()(targets["choice_logits"], model(inputs, training=False)["choice_logits"], weights)

@@ -101,7 +101,7 @@ def test_it_learns_and_refuses(trained):
 
 def test_the_threshold_is_that_of_the_kept_weights(trained):
     answerer, report = trained
-    best = max(report.history, key=lambda row: row["val_f1"])
+    best = max(report.measurements, key=lambda row: row["val_f1"])
     assert answerer.no_answer_threshold == best["no_answer_threshold"] and best["val_f1"] == report.best.score
     check = toys(80, seed=2, impossible=0.3)
     assert answerer.evaluate(*check).f1 == pytest.approx(report.best.score)

@@ -18,6 +18,7 @@ from keras_bert.data.assistant import load_assistant
 from keras_bert.finetuning.recipes import find_recipe
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
+from keras_bert.tasks.base.fitting import fresh_model, task_batches
 from keras_bert.tasks.tagging.files import TaggedExample, as_tagged_rows, read_tagged
 from keras_bert.tasks.tagging.metrics import count_entities, entity_report
 from keras_bert.tasks.tagging.rows import find_splitting
@@ -238,7 +239,7 @@ def test_labels_stand_beside_their_tokens_in_every_batch():
     rows = itertools.pairwise(splits)
     expected = sorted(tuple(zip(ids[a:b], data.labels.values[a:b], strict=True)) for a, b in rows)
     for packed in (True, False):
-        batches, steps = tagger._training_batches(data, 8, packed=packed)
+        batches, steps = task_batches(tagger, data, 8, packed=packed)
         seen = []
         for inputs, labels, weights in batches(0, 0, 1):
             tokens, numbers = (np.array(inputs[key]) for key in ("token_ids", "padding_mask"))
@@ -258,11 +259,11 @@ def test_labels_stand_beside_their_tokens_in_every_batch():
 def test_packed_rows_have_the_loss_of_single_ones():
     tagger = new_tagger()
     data = tagger.prepare(*sentences(30, seed=8))
-    packed = tagger._fresh_model(find_recipe("standard"), 0, None)
+    packed = fresh_model(tagger, find_recipe("standard"), 0, None)
     packed.get_layer("token_classifier").kernel.assign(tagger.model.get_layer("token_classifier").kernel)
     losses = []
     for model, is_packed in ((packed, True), (tagger.model, False)):
-        batches, _ = tagger._training_batches(data, 30, packed=is_packed)
+        batches, _ = task_batches(tagger, data, 30, packed=is_packed)
         (inputs, labels, weights), *rest = batches(0, 0, 1)
         assert not rest
         loss = tagger.losses()["token_logits"]
@@ -278,9 +279,9 @@ def test_a_chain_has_a_row_of_its_own_and_the_loss_of_its_decoder():
     tagger.fresh_heads = False
     data = tagger.prepare(*sentences(20, seed=9))
     with pytest.raises(ValueError, match="cannot share a row"):
-        tagger._training_batches(data, 20, packed=True)[0](0, 0, 1)
-    (inputs, labels, weights), *_ = tagger._training_batches(data, 20)[0](0, 0, 1)
-    model = tagger._fresh_model(find_recipe("standard"), 0, None)
+        task_batches(tagger, data, 20, packed=True)[0](0, 0, 1)
+    (inputs, labels, weights), *_ = task_batches(tagger, data, 20)[0](0, 0, 1)
+    model = fresh_model(tagger, find_recipe("standard"), 0, None)
     potentials = model(inputs)["tag_potentials"]
     loss = tagger.losses()["tag_potentials"](labels["tag_potentials"], potentials, weights["tag_potentials"])
     # The loss leaves the beginning of a row free, for a row may be a window; decoding does not.

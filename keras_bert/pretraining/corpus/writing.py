@@ -32,6 +32,7 @@ from keras_bert.pretraining.corpus.reading import read_examples
 from keras_bert.pretraining.corpus.shards import cannot_write, write_json
 from keras_bert.pretraining.corpus.units import Unit, group_files, read_units
 from keras_bert.pretraining.corpus.workers import make_shards
+from keras_bert.system.progress import hides_bar
 
 __all__ = ["CorpusError", "Manifest", "load_manifest", "read_examples", "write_examples"]
 
@@ -217,7 +218,7 @@ def _make_all(paths, tokenizer, settings, directory, workers, progress) -> list[
     groups = group_files(paths, settings.shard_bytes)
     reports, examples, text_bytes = [], 0, 0
     total = sum(os.path.getsize(path) for path in paths if "://" not in path) or None
-    with tqdm(total=total, desc="examples", unit="B", unit_scale=True, disable=not progress) as bar:
+    with tqdm(total=total, desc="examples", unit="B", unit_scale=True, disable=hides_bar(progress)) as bar:
 
         def note(unit, report):
             nonlocal examples, text_bytes

@@ -198,17 +198,12 @@ class TextClassifier(Task):
 
     trains_packed = True
 
-    def _fit_recipe(self, train, check, *others):
-        _check_same_form(train, check)
-        report = super()._fit_recipe(train, check, *others)
-        self.pairs = train.tokenized.has_pairs
-        return report
+    def begin_fit(self, train, validation, metric):
+        super().begin_fit(train, validation, metric)
+        _check_same_form(train, validation)
 
-    def _fit_compiled(self, train, check, *others, **options):
-        _check_same_form(train, check)
-        history = super()._fit_compiled(train, check, *others, **options)
+    def end_fit(self, train, validation, metric, **found):
         self.pairs = train.tokenized.has_pairs
-        return history
 
     def build_model(self, encoder, *, classifier_dropout, seed):
         classes = self.model.output[_OUTPUT].shape[-1]

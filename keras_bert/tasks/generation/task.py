@@ -46,6 +46,7 @@ from keras_bert.finetuning.best_weights import Score
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import INPUT_NAMES, bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model, masked_lm_logits
+from keras_bert.tasks.base.fitting import packs_rows
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.generation.files import GenerationRows, as_generation_rows, as_source
 from keras_bert.tasks.generation.metrics import GenerationReport, generation_report
@@ -307,28 +308,25 @@ class Seq2Seq(Task):
         return bert_model(None, "masked_lm", encoder=encoder, seed=seed)
 
     def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
-        if not self._packs():
+        if not packs_rows(self):
             return self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         places = keras.Input((), dtype="int32", name="target_places")
         states = ops.reshape(encoder.output["sequence_output"], (-1, encoder_config(encoder).hidden_dim))
         logits = masked_lm_logits(encoder, ops.take(states, places, axis=0), seed=seed)
         return keras.Model({**encoder.input, "target_places": places}, {_PICKED: logits}, name="bert")
 
-    def _fresh_model(self, recipe, seed, table):
-        model = super()._fresh_model(recipe, seed, table)
+    def set_start_weights(self, model):
         if self.fresh_heads and self._token_counts is not None:
             # From the first step on the likely tokens are the frequent ones, which a zero bias takes long to learn.
             share = (self._token_counts + 1) / np.sum(self._token_counts + 1)
             model.get_layer("mlm_bias").bias.assign(np.log(share).astype("float32"))
-        return model
 
-    def _fit_recipe(self, train, *others):
+    def begin_fit(self, train, validation, metric):
+        super().begin_fit(train, validation, metric)
         labels = train.labels.values
         self._token_counts = np.bincount(labels[labels >= 0], minlength=self.config.vocabulary_size)
-        return super()._fit_recipe(train, *others)
 
-    def _training_batches(self, data, batch_size, *, packed=False, table=None):
-        batches, steps = super()._training_batches(data, batch_size, packed=packed, table=table)
+    def change_batches(self, batches, data, *, batch_size, steps, packed):
         labelled = np.add.reduceat(data.labels.values >= 0, data.labels.splits[:-1])
         places = place_count(labelled, batch_size)
         spoiling = {
@@ -342,13 +340,13 @@ class Seq2Seq(Task):
                 made = spoil_targets(made, self._spoilt, seed=seed, first_step=epoch * steps, **spoiling)
             return pick_places(made, places, label=LOGITS, output=_PICKED) if packed else made
 
-        return make, steps
+        return make
 
     def losses(self):
         return {LOGITS: NextTokenLoss(self._smoothing)}
 
     def training_losses(self):
-        return {_PICKED: NextTokenLoss(self._smoothing)} if self._packs() else self.losses()
+        return {_PICKED: NextTokenLoss(self._smoothing)} if packs_rows(self) else self.losses()
 
     def prepare(self, x, y, *, class_weight=None, **columns) -> GenerationData:
         if class_weight is not None:

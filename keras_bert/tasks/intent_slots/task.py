@@ -52,10 +52,10 @@ class CommandData(TaggedData):
     true_tags: tuple[tuple[str, ...], ...] = ()
     unknown: str | None = None
 
-    def first_rows(self, count: int) -> "Self":
-        """The first `count` commands."""
-        rows = super().first_rows(count)
-        return replace(rows, intents=self.intents[: rows.num_examples], true_tags=self.true_tags[: rows.num_examples])
+    def slice_examples(self, start: int, stop: int) -> "Self":
+        """The commands from `start` to before `stop`."""
+        rows = super().slice_examples(start, stop)
+        return replace(rows, intents=self.intents[start:stop], true_tags=self.true_tags[start:stop])
 
 
 class IntentSlots(Task):

@@ -28,7 +28,7 @@ from keras_bert.text.tokenized_texts import tokenize_texts
 
 _OUTPUT, _CHOICES = "class_logits", "choice_logits"
 _ARCHITECTURE = "BertForMultipleChoice"
-_ABSENT = -1e9
+ABSENT = -1e9  # the logit of a choice that is not there; far from every real one, and finite
 
 
 @keras.saving.register_keras_serializable("keras_bert")
@@ -49,7 +49,7 @@ class ChoiceLoss(keras.losses.Loss):
     def call(self, y_true, y_pred):
         targets = ops.cast(y_true, "int32")
         there = ops.arange(y_pred.shape[1], dtype="int32")[None] < targets[:, 1:]  # [B, G]
-        scores = ops.where(there, y_pred[:, :, 0], _ABSENT)
+        scores = ops.where(there, y_pred[:, :, 0], ABSENT)
         return ops.sparse_categorical_crossentropy(targets[:, 0], scores, from_logits=True)
 
 
@@ -152,6 +152,10 @@ class MultipleChoice(Task):
     def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
         model = self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         return grouped_model(model, _OUTPUT, self.texts_per_example, name=_CHOICES)
+
+    def group_targets(self, values, data):
+        there = np.arange(data.texts_per_example) < data.labels[:, 1:]
+        return np.where(there, super().group_targets(values, data)[..., 0], ABSENT).astype(np.float32)
 
     def losses(self):
         return {_CHOICES: ChoiceLoss()}

@@ -44,16 +44,12 @@ class PreparedQuestions(PreparedData):
         """The first questions, whole, with no more than `count` rows, but at least one question."""
         ends = np.cumsum(np.bincount(self.owners))
         questions = max(1, int(np.searchsorted(ends, count, side="right")))
-        rows = np.arange(ends[questions - 1])
-        return replace(
-            self,
-            tokenized=self.tokenized.take(rows),
-            labels=None if self.labels is None else self.labels[rows],
-            weights=None,
-            owners=self.owners[rows],
-            passages=self.passages[:questions],
-            gold=self.gold[:questions],
-        )
+        return replace(self.slice_examples(0, questions), weights=None)
+
+    def slice_examples(self, start: int, stop: int) -> "PreparedQuestions":
+        """The questions from `start` to before `stop`, with all of their windows."""
+        rows = super().slice_examples(start, stop)
+        return replace(rows, passages=self.passages[start:stop], gold=self.gold[start:stop])
 
 
 # === Questions ===

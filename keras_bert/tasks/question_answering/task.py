@@ -271,17 +271,18 @@ class QuestionAnswerer(Task):
         answers = [candidates.ranked(threshold)[0] for candidates in found]
         return Score(float(value), _are_alike(answers, data), details)
 
-    def _fit_recipe(self, train, check, recipe, metric, *args):
+    def begin_fit(self, train, validation, metric):
+        super().begin_fit(train, validation, metric)
         _check_metric(metric)
-        report = super()._fit_recipe(train, check, recipe, metric, *args)
-        measured = [row for row in report.history if "no_answer_threshold" in row]
-        if check is not None and measured:
+
+    def end_fit(self, train, validation, metric, *, report=None, outputs=None):
+        measured = [] if report is None else [row for row in report.measurements if "no_answer_threshold" in row]
+        if validation is not None and measured:
             best = next(row for row in measured if row["epoch"] == report.best.best_epoch)  # whose weights are kept
             self.no_answer_threshold = float(best["no_answer_threshold"])
             if len(report.averaged) > 1:  # the history is that of one run, and the mean of several has its own
-                final = self.report(self.outputs(check.tokenized), check)
+                final = self.report(outputs(validation), validation)
                 self.no_answer_threshold = float(getattr(final, f"best_{metric}_threshold"))
-        return report
 
     def settings(self):
         names = ("stride", "max_question_length", "max_answer_length", "unanswerable", "no_answer_threshold")

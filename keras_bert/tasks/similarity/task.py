@@ -236,6 +236,14 @@ class SentenceEmbedder(Task):
     def losses(self):
         return {_PAIRS: self._pair_loss}
 
+    def begin_fit(self, train, validation, metric):
+        super().begin_fit(train, validation, metric)
+        if isinstance(self._pair_loss, CosineScoreLoss) != _has_scores(train):
+            self._pair_loss = CosineScoreLoss() if _has_scores(train) else ContrastiveLoss()
+
+    def metric_for(self, data):
+        return _METRICS[_has_scores(data)][0]
+
     def prepare(self, x, y, *, class_weight=None, **columns):
         if class_weight is not None:
             raise ValueError("class_weight is for classes; pairs of texts have none. Leave it out.")
@@ -300,7 +308,7 @@ class SentenceEmbedder(Task):
 
     # === Directories ===
 
-    optional_files = (*Task.optional_files, *SENTENCE_FILES)
+    optional_files = SENTENCE_FILES
 
     def add_files(self, directory):
         # With these, sentence-transformers opens it too.
@@ -335,6 +343,10 @@ def _load(directory, pooling, seed):
 def _cosines(vectors):
     unit = normalize_vectors(vectors)
     return np.sum(unit[:, 0] * unit[:, 1], axis=-1)
+
+
+def _has_scores(data):
+    return data.labels is None or data.labels.ndim == 1
 
 
 def _check_metric(metric, has_scores):

@@ -41,10 +41,19 @@ class TaggedData(PreparedData):
     def first_rows(self, count: int) -> "Self":
         """The sentences that lie whole in the first `count` rows; the first one at least."""
         sentences = self.num_examples if count >= len(self.owners) else max(1, int(self.owners[count]))
-        words = int(self.word_splits[sentences])
-        rows = super().first_rows(int(np.sum(self.owners < sentences)))
-        tags = None if self.tags is None else self.tags[:words]
-        return replace(rows, places=self.places[:words], word_splits=self.word_splits[: sentences + 1], tags=tags)
+        return replace(self.slice_examples(0, sentences), weights=None)
+
+    def slice_examples(self, start: int, stop: int) -> "Self":
+        """The sentences from `start` to before `stop`, with their words."""
+        first, last = int(self.word_splits[start]), int(self.word_splits[stop])
+        before = int(self.tokenized.lengths[: np.searchsorted(self.owners, start)].sum())
+        places = self.places[first:last]
+        return replace(
+            super().slice_examples(start, stop),
+            places=np.where(places < 0, -1, places - before),
+            word_splits=self.word_splits[start : stop + 1] - first,
+            tags=None if self.tags is None else self.tags[first:last],
+        )
 
     def by_sentence(self, values: np.ndarray) -> list[np.ndarray]:
         """What there is for each word, sentence by sentence."""

@@ -51,7 +51,7 @@ def test_every_matrix_is_exactly_as_sparse_as_asked():
 
 def test_weights_that_are_not_yet_sparse_are_never_kept():
     _, report = pruned()
-    first, *_, last = report.training.history  # 4 steps an epoch; the last cut is in the second
+    first, *_, last = report.training.measurements  # 4 steps an epoch; the last cut is in the second
     assert first["val_accuracy"] == -np.inf and 0 <= first["not_yet_sparse"] <= 1
     assert last["val_accuracy"] == report.training.best.score >= 0
 

@@ -20,7 +20,7 @@ from export.distillation.distances import (
     SoftYesNo,
 )
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors
-from export.distillation.training import distill, distilled_task
+from export.distillation.training import distill, plan_distillation
 from keras_bert.checkpoint import load_encoder
 from keras_bert.data.augmentation import NearestWords, augment
 from keras_bert.decoding import softmax
@@ -278,7 +278,8 @@ def test_a_teacher_that_was_killed_goes_on_with_the_texts_that_are_left(tmp_path
 def test_several_teachers_are_averaged():
     texts, labels = reviews(24, seed=9)
     other = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32, seed=5)
-    _, data = distilled_task([teacher(), other], make_student(teacher(), num_layers=1, verbose=False), texts, labels)
+    student = make_student(teacher(), num_layers=1, verbose=False)
+    _, data = plan_distillation([teacher(), other], student, texts, labels)
     expected = (teacher().logits(texts) + other.logits(texts)) / 2
     np.testing.assert_allclose(data.labels["soft_class_logits"], expected, atol=1e-5)
 

@@ -11,7 +11,7 @@ from tiny_tasks import CONFIG, VOCABULARY, reviews
 
 from export.compression.students import make_student
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors
-from export.distillation.training import distill, distilled_task
+from export.distillation.training import distill, plan_distillation
 from export.tasks.measuring import training_step
 from export.tasks.teacher_labels import label_texts
 from keras_bert.batching.length_buckets import bucketed_batches
@@ -89,18 +89,19 @@ def twin_of(name, scale=1.0):
 def test_who_thinks_as_the_teacher_has_nothing_to_learn(name):
     head = Vectors() if name == "vectors" else Logits()
     student, texts = twin_of(name), TASKS[name][2]
-    twin, data = distilled_task([teacher(name)], student, texts, losses=[head, *LAYERS], label_weight=0)
-    model, batches, summed = training_step(twin, data, batch_size=8)
+    method, data = plan_distillation([teacher(name)], student, texts, losses=[head, *LAYERS], label_weight=0)
+    model, batches, summed = training_step(student.for_data(method.data), data, batch_size=8, method=method)
     batch = next(iter(batches))
     assert float(summed(model(batch[0]), *batch[1:])[0]) == pytest.approx(0, abs=0.01)
-    outputs = [name for name in twin.training_losses() if name.startswith(("soft", "hidden", "relations", "attention"))]
+    losses = method.losses(student.training_losses())
+    outputs = [name for name in losses if name.startswith(("soft", "hidden", "relations", "attention"))]
     assert len(outputs) == len(LAYERS) + (2 if name.startswith("intents") else 1)
     for weight in model.weights:
         if weight.path.startswith("block"):
             weight.assign(1.3 * to_numpy(weight))
     changed = model(batch[0])
     for output in outputs:  # each of them notices, but for the embeddings, which are below the blocks
-        loss = twin.training_losses()[output]
+        loss = losses[output]
         weights = batch[2][output] if isinstance(batch[2], dict) else batch[2]
         value = float(loss(batch[1][output], changed[output], weights))
         assert value == pytest.approx(0, abs=1e-4) if output == "hidden_0_0" else value > 1e-4, output
@@ -109,9 +110,9 @@ def test_who_thinks_as_the_teacher_has_nothing_to_learn(name):
 def test_padding_counts_nowhere():
     """The same questions in rows of 20 and of 32 places have the same losses, whatever stands in the padding."""
     student = make_student(teacher("answers"), hidden_dim=16, verbose=False)
-    twin, data = distilled_task([teacher("answers")], student, PAIRS, losses=[Logits(), *LAYERS], label_weight=0)
-    model, _, _ = training_step(twin, data)
-    losses, found = twin.training_losses(), []
+    method, data = plan_distillation([teacher("answers")], student, PAIRS, losses=[Logits(), *LAYERS], label_weight=0)
+    model, _, _ = training_step(student, data, method=method)
+    losses, found = method.losses(student.training_losses()), []
     for width in (20, 32):
         options = {"batch_size": 12, "boundaries": (width,), "sample_weights": np.ones(12, np.float32)}
         inputs, labels, weights = next(iter(bucketed_batches(data.tokenized, data.labels, **options)))
@@ -141,13 +142,13 @@ def test_an_embedder_learns_scores_and_its_teacher_at_once():
     pairs, scores = list(zip(TEXTS[::2], TEXTS[1::2], strict=True)), [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     student = make_student(teacher("vectors"), hidden_dim=16, verbose=False)
     losses = [Vectors(by="vectors"), Hidden()]
-    twin, data = distilled_task([teacher("vectors")], student, pairs, scores, losses=losses)
+    method, data = plan_distillation([teacher("vectors")], student, pairs, scores, losses=losses)
     assert data.labels["soft_sentence_embedding"].shape == (6, 2, 32)
-    model, batches, summed = training_step(twin, data, batch_size=4)
+    model, batches, summed = training_step(student.for_data(method.data), data, batch_size=4, method=method)
     assert model.get_layer("soft_sentence_embedding_projection").kernel.shape == (16, 32)
     assert all(np.isfinite(float(summed(model(inputs), *others)[0])) for inputs, *others in batches)
     with pytest.raises(ValueError, match=r"has none of the outputs that Logits\(\) knows; Vectors\(\) may"):
-        distilled_task([teacher("vectors")], student, pairs, scores, losses=[Logits()])
+        plan_distillation([teacher("vectors")], student, pairs, scores, losses=[Logits()])
 
 
 def test_labels_that_are_there_are_kept_and_missing_ones_are_the_teachers():
@@ -156,4 +157,4 @@ def test_labels_that_are_there_are_kept_and_missing_ones_are_the_teachers():
     x, y, _ = label_texts(teacher("one label"), texts)
     assert x == texts and y == [answer[0].name for answer in teacher("one label").predict(texts)]
     with pytest.raises(ValueError, match="no label"):
-        distilled_task([teacher("one label")], twin_of("one label"), texts)
+        plan_distillation([teacher("one label")], twin_of("one label"), texts)

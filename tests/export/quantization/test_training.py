@@ -24,7 +24,7 @@ from export.quantization.learned_scales import pack_numbers
 from export.quantization.plan import learned_plan, plan_quantization
 from export.quantization.rounding import SMALLEST_TABLE, round_rows, round_weights, row_scales
 from export.quantization.statistics import token_rows
-from export.quantization.training import keep_learned, quantized_task, train_quantized
+from export.quantization.training import QuantizedTraining, keep_learned, train_quantized
 from export.recipes import Recipe, find_recipe
 from export.runtime import load
 from export.tflite.conversion import convert
@@ -47,7 +47,7 @@ def as_if_trained(task, recipe):
     plain = task.build_from_config(task.config)
     copy_weights(task.model, plain)
     plan = plan_quantization(plain, recipe, token_rows(task.tokenize(texts(24, seed=1))[0]))
-    keep_learned(quantized_task(task, plan), task, recipe)
+    keep_learned(task, QuantizedTraining(task, plan).model, recipe)
     return task
 
 
@@ -69,7 +69,7 @@ def assert_same_outputs(task, path, sentences, recipe=None):
     }
     found = load(path).outputs(task.tokenize(sentences)[0])
     frozen = recipe is not None and recipe.tables == "int4"
-    twin = quantized_task(task, learned_plan(task, recipe), frozen_table=frozen)
+    twin = QuantizedTraining(task, learned_plan(task, recipe), frozen_table=frozen)
     simulated, plain = (model(inputs, training=False) for model in (twin.model, task.model))
     if "probabilities" in found:
         simulated, plain = (np.log(softmax(part["class_logits"].numpy())) for part in (simulated, plain))
@@ -117,7 +117,7 @@ def test_the_weights_of_the_task_are_those_of_the_file():
     integers = before["block_0/intermediate/kernel"] / scales
     np.testing.assert_allclose(integers, np.round(integers), atol=1e-4)
     assert np.abs(integers).max() < 7.001 and layer.kernel.shape == (32, 48)
-    keep_learned(quantized_task(task, learned_plan(task)), task, find_recipe("weight_int4"))
+    keep_learned(task, QuantizedTraining(task, learned_plan(task)).model, find_recipe("weight_int4"))
     for weight in task.model.weights:  # what is rounded twice stays
         np.testing.assert_allclose(to_numpy(weight), before[weight.path], rtol=1e-5, atol=1e-7, err_msg=weight.path)
 
