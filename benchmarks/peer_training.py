@@ -89,6 +89,8 @@ def train_torch(task, data, arguments, kind: str | Callable) -> list[float]:
     torch.manual_seed(arguments.seed)
     make = _one_head(task, kind) if isinstance(kind, str) else kind
     model, run = make(find_directory(arguments.model))
+    from keras_bert.tasks.base.fitting import task_batches
+
     batches, steps = task_batches(task, data, arguments.batch)
     optimizer = torch.optim.AdamW(model.parameters(), lr=arguments.rate, weight_decay=0.01)
     total = steps * arguments.epochs
