@@ -77,10 +77,9 @@ def torch(arguments):
 
     import keras_bert
     from keras_bert.checkpoint.hub import find_installed
-
-    keras_bert.keep_freed_memory()
     from keras_bert.tasks.base.fitting import task_batches
 
+    keras_bert.keep_freed_memory()
     classifier, train, dev = prepare(arguments)
     batches, steps = task_batches(classifier, classifier.prepare(train, None), BATCH)
     passes = max(2, arguments.epochs)
