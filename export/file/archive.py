@@ -1,4 +1,4 @@
-"""The files behind a TFLite model: an uncompressed zip archive that begins where the flatbuffer ends.
+"""The files behind a `.tflite` file's flatbuffer: an uncompressed zip archive that begins where the flatbuffer ends.
 
 Takes files by name and appends them; reads them again from a file that may come from anywhere. A room of its own
 because reading what strangers made needs its own care. `unzip -l model.tflite` shows the files.
@@ -9,39 +9,40 @@ import os
 import struct
 import zipfile
 from collections.abc import Mapping
+from typing import BinaryIO
 
 _MAX_ENTRIES, _MAX_DIRECTORY_BYTES = 16, 1 << 14
 # What zipfile raises on damaged archives.
 _DAMAGE = (zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, RuntimeError, OverflowError, ValueError)
 
 
-def append_files(model: bytes, files: Mapping[str, bytes]) -> bytes:
-    """A TFLite file with files behind it.
+def append_files(content: bytes, files: Mapping[str, bytes]) -> bytes:
+    """A TFLite file with other files behind it.
 
     They are stored as they are, because MediaPipe reads them in place, and dated alike, so that the same input gives
     the same bytes.
     """
-    buffer = io.BytesIO(model)
+    buffer = io.BytesIO(content)
     buffer.seek(0, io.SEEK_END)
     with zipfile.ZipFile(buffer, "w") as archive:  # writes from here on, with offsets from the file's beginning
-        for name, content in files.items():
+        for name, data in files.items():
             entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.external_attr = 0o644 << 16
-            archive.writestr(entry, content)
+            archive.writestr(entry, data)
     return buffer.getvalue()
 
 
 def read_files(path_or_bytes: str | os.PathLike | bytes, max_bytes: Mapping[str, int]) -> dict[str, bytes]:
-    """Those of the named files that are behind a TFLite model; a ValueError for anything strange.
+    """Those of the named files that are behind a TFLite file; a ValueError for anything strange.
 
     Args:
-        path_or_bytes: The model. Of a path, only the end is read.
+        path_or_bytes: The TFLite file. Of a path, only the end is read.
         max_bytes: The names of the files, and the most bytes that each may have.
     """
-    with io.BytesIO(path_or_bytes) if isinstance(path_or_bytes, bytes) else open(path_or_bytes, "rb") as file:
-        _check_end(file)
+    with io.BytesIO(path_or_bytes) if isinstance(path_or_bytes, bytes) else open(path_or_bytes, "rb") as stream:
+        _check_end(stream)
         try:
-            with zipfile.ZipFile(file) as archive:
+            with zipfile.ZipFile(stream) as archive:
                 names = archive.namelist()
                 _check_names(names)
                 return {name: _read(archive, name, most) for name, most in max_bytes.items() if name in names}
@@ -49,14 +50,14 @@ def read_files(path_or_bytes: str | os.PathLike | bytes, max_bytes: Mapping[str,
             raise ValueError(f"The files behind the model are damaged: {error}") from None
 
 
-def _check_end(file):
+def _check_end(stream: BinaryIO) -> None:
     """Look at the archive's last record before zipfile does, which would list as many entries as it is told."""
-    file.seek(4)
-    if file.read(4) != b"TFL3":
+    stream.seek(4)
+    if stream.read(4) != b"TFL3":
         raise ValueError("It is not a TFLite file, which has TFL3 at byte 4.")
-    size = file.seek(0, io.SEEK_END)
-    file.seek(max(0, size - 42))  # the last record, and a locator of the large kind that may stand before it
-    tail = file.read(42)
+    size = stream.seek(0, io.SEEK_END)
+    stream.seek(max(0, size - 42))  # the last record, and a locator of the large kind that may stand before it
+    tail = stream.read(42)
     mark, *_, entries, directory_bytes, _, comment = struct.unpack("<4s4H2LH", tail[-22:].rjust(22, b"\0"))
     if mark != b"PK\5\6" or comment:
         raise ValueError("There are no files behind the model: it was cut short, or written without metadata.")
@@ -64,13 +65,13 @@ def _check_end(file):
         raise ValueError(f"Its archive claims {entries} files; expected at most {_MAX_ENTRIES}.")
 
 
-def _check_names(names):
+def _check_names(names: list[str]) -> None:
     strange = [name for name in names if name in ("", ".", "..") or set(name) & set("/\\:\0")]
     if strange or len(set(names)) != len(names):
         raise ValueError(f"the names are {names}; expected plain names, each once.")
 
 
-def _read(archive, name, most):
+def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     entry = archive.getinfo(name)
     if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.file_size != entry.compress_size:
         raise ValueError(f"{name} is compressed or encrypted; expected it as it is.")

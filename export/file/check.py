@@ -12,7 +12,7 @@ import mmap
 import os
 import struct
 
-from export.file.tables import GraphTable, ModelTable, Table
+from export.file.tables import Content, FileTable, GraphTable, Table
 
 # How many inputs ops have, the fewest and the most, with their numbers in the schema. What is not here can be run as
 # well; how its inputs are counted is then LiteRT's alone.
@@ -89,33 +89,33 @@ def check_file(source: str | os.PathLike | bytes) -> None:
         if isinstance(source, bytes):
             _check(source)
             return
-        with open(source, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        with open(source, "rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
             _check(content)
     except ValueError as error:  # an empty file has nothing to map
         name = f"The file of {len(source):,} bytes" if isinstance(source, bytes) else source
         raise ValueError(f"{name} is not a TFLite model, or is cut short: {error}") from None
 
 
-def _check(content):
-    model = ModelTable(content)
-    kinds = [max(code.number(3, "<i"), code.number(0, "<b")) for code in model.operator_codes]
-    constants = {number for number, buffer in enumerate(model.buffers) if _has_data(buffer)}
-    for graph in model.subgraphs:
-        _check_tensors(graph, len(model.buffers))
+def _check(content: Content) -> None:
+    root = FileTable(content)
+    kinds = [max(code.number(3, "<i"), code.number(0, "<b")) for code in root.operator_codes]
+    constants = {number for number, buffer in enumerate(root.buffers) if _has_data(buffer)}
+    for graph in root.subgraphs:
+        _check_tensors(graph, len(root.buffers))
         variables = {number for number, one in enumerate(graph.tensors) if one.number(2, "<I") not in constants}
         if not variables.issuperset(graph.inputs):
             raise ValueError(f"the inputs {_few(graph.inputs)} of a graph are constants.")
         for number, operator in enumerate(graph.operators):
             _check_operator(number, operator, kinds, graph.tensors, variables)
-    for signature in model.signatures:
-        _check_signature(model, signature)
+    for signature in root.signatures:
+        _check_signature(root, signature)
 
 
-def _check_signature(model: ModelTable, signature: Table):
+def _check_signature(root: FileTable, signature: Table) -> None:
     number = signature.number(4, "<I")
-    if number >= len(model.subgraphs):
-        raise ValueError(f"a signature is of subgraph {number}, of {len(model.subgraphs)}.")
-    graph = model.subgraphs[number]
+    if number >= len(root.subgraphs):
+        raise ValueError(f"a signature is of subgraph {number}, of {len(root.subgraphs)}.")
+    graph = root.subgraphs[number]
     _read_name(signature, 2)
     for side, tensors in ((0, graph.inputs), (1, graph.outputs)):
         known = set(tensors)
@@ -125,19 +125,19 @@ def _check_signature(model: ModelTable, signature: Table):
                 raise ValueError(f"a signature has tensor {entry.number(1, '<I')}; its graph has {_few(tensors)}.")
 
 
-def _few(numbers):
+def _few(numbers: tuple[int, ...]) -> tuple[int, ...]:
     """For messages: a list that a stranger made may be long."""
     return numbers[:_MAX_RANK]
 
 
-def _has_data(buffer: Table):
+def _has_data(buffer: Table) -> bool:
     return len(buffer.vector(0, item_size=1)) > 0 or buffer.number(1, "<Q") > 1
 
 
 # === Tensors ===
 
 
-def _check_tensors(graph: GraphTable, buffers):
+def _check_tensors(graph: GraphTable, buffers: int) -> None:
     count, inputs, outputs = len(graph.tensors), graph.inputs, graph.outputs
     if not all(0 <= index < count for index in (*inputs, *outputs)):
         raise ValueError(f"a graph of {count} tensors has the inputs {_few(inputs)} and outputs {_few(outputs)}.")
@@ -149,7 +149,7 @@ def _check_tensors(graph: GraphTable, buffers):
             raise ValueError(f"tensor {number}, {name[:80]!r}: {error}") from None
 
 
-def _check_tensor(tensor: Table, buffers):
+def _check_tensor(tensor: Table, buffers: int) -> None:
     shape = tensor.numbers(0)
     if len(shape) > _MAX_RANK or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
         raise ValueError(f"it has the shape {_few(shape)}.")
@@ -159,7 +159,7 @@ def _check_tensor(tensor: Table, buffers):
         _check_quantization(shape, _type(tensor), quantization)
 
 
-def _read_name(table: Table, field):
+def _read_name(table: Table, field: int) -> str:
     """A name, which is looked at before it is copied: many may point at one long one."""
     if (length := len(table.vector(field, item_size=1))) > _MAX_NAME:
         raise ValueError(f"a name has {length:,} bytes; {_MAX_NAME:,} are the most.")
@@ -170,7 +170,7 @@ def _read_name(table: Table, field):
         raise ValueError(f"a name is {name[:40]!r}, which is no text.") from None
 
 
-def _check_quantization(shape, kind, quantization: Table):
+def _check_quantization(shape: tuple[int, ...], kind: int, quantization: Table) -> None:
     """XNNPACK says what is wrong with a scale or a zero point to a log that it was not given, and crashes."""
     if quantization.number(4, "<B"):
         raise ValueError("it has scales of another kind than export.convert writes.")
@@ -181,7 +181,7 @@ def _check_quantization(shape, kind, quantization: Table):
         _check_zero_points(kind, zero_points, len(scales))
 
 
-def _check_scales(shape, scales, dimension):
+def _check_scales(shape: tuple[int, ...], scales: tuple[int, ...], dimension: int) -> None:
     if not 0 <= dimension < max(1, len(shape)):
         raise ValueError(f"it has scales along dimension {dimension} of the shape {shape}.")
     if len(scales) > 1 and shape[dimension : dimension + 1] != (len(scales),):
@@ -191,7 +191,7 @@ def _check_scales(shape, scales, dimension):
             raise ValueError(f"it has the scale {_as_float(scale):g}; expected a finite number of at least 1.2e-38.")
 
 
-def _check_zero_points(kind, zero_points, scales):
+def _check_zero_points(kind: int, zero_points: tuple[int, ...], scales: int) -> None:
     if len(zero_points) not in (1, scales):
         raise ValueError(f"it has {len(zero_points)} zero points and {scales} scales.")
     lowest, highest = ZERO_POINTS.get(_type_name(kind), _INT32_RANGE)
@@ -202,18 +202,18 @@ def _check_zero_points(kind, zero_points, scales):
         raise ValueError(f"it has the zero point {max(zero_points, key=abs)} for a channel; expected 0.")
 
 
-def _as_float(bits):
+def _as_float(bits: int) -> float:
     return struct.unpack("<f", struct.pack("<i", bits))[0]
 
 
-def _type_name(number):
+def _type_name(number: int) -> str:
     return _TYPE_NAMES.get(number, f"type {number}")
 
 
 # === Ops ===
 
 
-def _check_operator(number, operator: Table, kinds, tensors, variables):
+def _check_operator(number: int, operator: Table, kinds: list[int], tensors: list[Table], variables: set[int]) -> None:
     kind = operator.number(0, "<I")
     if kind >= len(kinds):
         raise ValueError(f"op {number} is of kind {kind}, of {len(kinds)}.")
@@ -236,7 +236,7 @@ def _check_operator(number, operator: Table, kinds, tensors, variables):
         _check_product(number, source, tensors[inputs[1]], result)
 
 
-def _check_product(number, source: Table, weights: Table, result: Table):
+def _check_product(number: int, source: Table, weights: Table, result: Table) -> None:
     """The kernels of one type read the numbers of another as their own, and a scale for each of the outputs."""
     types = [_type_name(_type(tensor)) for tensor in (source, weights, result)]
     takes, gives = PRODUCTS.get(types[0], (types[1:2], types[2:]))
@@ -253,11 +253,11 @@ def _check_product(number, source: Table, weights: Table, result: Table):
             )
 
 
-def _type(tensor: Table):
+def _type(tensor: Table) -> int:
     return tensor.number(1, "<b")
 
 
-def _largest_scale(tensor: Table):
+def _largest_scale(tensor: Table) -> float:
     quantization = tensor.table(4)
     scales = () if quantization is None else quantization.numbers(2)
     if not scales:

@@ -1,21 +1,25 @@
 """The bytes of a `.tflite` file ⇄ what stands in them.
 
 `describe` and `read_signatures` look at signatures, ops and tensor types without running or copying anything; `parse`
-and `serialize` are for code that changes a file, and need the schema's generated classes. No TensorFlow and no
-interpreter. A file that is cut short or is something else is a `ValueError`.
+and `serialize` are for code that changes a file (`file/parsed.py` has the types), and need the schema's generated
+classes. No TensorFlow and no interpreter. A file that is cut short or is something else is a `ValueError`.
 """
 
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
 
 import flatbuffers
 import numpy as np
 
-from export.file.tables import IDENTIFIER, GraphTable, ModelTable, Table
+from export.file.parsed import TFLiteFile
+from export.file.tables import IDENTIFIER, FileTable, Table
 
+T = TypeVar("T")
 # What the generated readers raise when offsets lead nowhere.
 _BROKEN = (struct.error, LookupError, TypeError, ValueError, AttributeError, MemoryError, OverflowError)
 
@@ -64,20 +68,20 @@ def describe(source: str | Path | bytes) -> FileSummary:
     """
     content = _content(source)
     try:
-        model = ModelTable(content)
-        names = [_op_name(code) for code in model.operator_codes]
+        root = FileTable(content)
+        names = [_op_name(code) for code in root.operator_codes]
         used = Counter(
             _at(names, operator.number(0, "<I"), "an op of kind")
-            for graph in model.subgraphs
+            for graph in root.subgraphs
             for operator in graph.operators
         )
-        signatures = tuple(_signature(model, table) for table in model.signatures)
-        sizes = _constant_sizes(model)
+        signatures = tuple(_signature(root, table) for table in root.signatures)
+        sizes = _constant_sizes(root)
     except ValueError as error:
         raise _damaged(source, error) from None
     custom = tuple(sorted(name for name, is_custom in set(names) if is_custom))
     ops = {name: count for (name, _), count in used.most_common()}
-    return FileSummary(signatures, len(model.subgraphs), ops, custom, sizes, len(content))
+    return FileSummary(signatures, len(root.subgraphs), ops, custom, sizes, len(content))
 
 
 def read_signatures(content: bytes) -> list[Signature]:
@@ -89,28 +93,28 @@ def read_signatures(content: bytes) -> list[Signature]:
     """
     content = _content(content)
     try:
-        model, found = ModelTable(content), {}
-        for signature in (_signature(model, table) for table in model.signatures):
-            graph = model.subgraphs[signature.subgraph]
+        root, found = FileTable(content), {}
+        for signature in (_signature(root, table) for table in root.signatures):
+            graph = root.subgraphs[signature.subgraph]
             if len(signature.inputs) != len(graph.inputs) or len(signature.outputs) != len(graph.outputs):
                 raise ValueError(f"signature {signature.name!r} has no name for some tensors of its subgraph")
             found[signature.subgraph] = signature
     except ValueError as error:
         raise _damaged(content, error) from None
-    if not found or not len(found) == len(model.subgraphs) == len(model.signatures):
+    if not found or not len(found) == len(root.subgraphs) == len(root.signatures):
         raise ValueError(
-            f"The file has {len(model.subgraphs)} subgraphs and {len(model.signatures)} signatures; expected one "
+            f"The file has {len(root.subgraphs)} subgraphs and {len(root.signatures)} signatures; expected one "
             "signature for each, as export.convert writes them."
         )
     return [found[index] for index in sorted(found)]
 
 
-def parse(source: str | Path | bytes):
-    """The file as the schema's mutable objects (`ModelT`), every buffer inline."""
+def parse(source: str | Path | bytes) -> TFLiteFile:
+    """The file as the schema's mutable objects, every buffer inline."""
     content = _content(source)
     try:
-        model = schema().ModelT.InitFromObj(schema().Model.GetRootAs(content, 0))
-        for buffer in model.buffers:
+        file: TFLiteFile = schema().ModelT.InitFromObj(schema().Model.GetRootAs(content, 0))
+        for buffer in file.buffers:
             # Some writers store large buffers behind the flatbuffer, at an offset of the file.
             if buffer.offset > 1:
                 end = buffer.offset + buffer.size
@@ -120,13 +124,13 @@ def parse(source: str | Path | bytes):
                 buffer.offset = buffer.size = 0
     except _BROKEN as error:
         raise _damaged(source, error) from error
-    return model
+    return file
 
 
-def serialize(model) -> bytes:
-    """The bytes of a `ModelT`, every buffer inline."""
+def serialize(file: TFLiteFile) -> bytes:
+    """The bytes of a parsed file, every buffer inline."""
     builder = flatbuffers.Builder(1 << 20)
-    builder.Finish(model.Pack(builder), file_identifier=IDENTIFIER)
+    builder.Finish(file.Pack(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
 
 
@@ -137,13 +141,13 @@ def put_buffers_inline(content: bytes) -> bytes:
     """
     content = _content(content)
     try:
-        are_inline = all(buffer.number(1, "<Q") <= 1 for buffer in ModelTable(content).buffers)
+        are_inline = all(buffer.number(1, "<Q") <= 1 for buffer in FileTable(content).buffers)
     except ValueError as error:
         raise _damaged(content, error) from None
     return content if are_inline else serialize(parse(content))
 
 
-def schema():
+def schema() -> ModuleType:
     """The schema's classes, from LiteRT, or from TensorFlow where LiteRT is not installed."""
     try:
         from ai_edge_litert import schema_py_generated
@@ -157,35 +161,35 @@ def type_name(code: int) -> str:
     return _names(schema().TensorType).get(code, f"TYPE_{code}")
 
 
-def _content(source):
+def _content(source: str | Path | bytes) -> bytes:
     content = source if isinstance(source, bytes) else Path(source).read_bytes()
     if content[4:8] != IDENTIFIER:
         raise ValueError(f"{_name(source)} is not a TFLite file: it lacks the mark TFL3 at its start.")
     return content
 
 
-def _name(source):
+def _name(source: str | Path | bytes) -> str:
     return f"The file of {len(source):,} bytes" if isinstance(source, bytes) else str(source)
 
 
-def _damaged(source, error):
+def _damaged(source: str | Path | bytes, error: Exception) -> ValueError:
     return ValueError(f"{_name(source)} is damaged or cut short: {error}; copy or export it again.")
 
 
 # === Looking into a file ===
 
 
-def _names(enum):
+def _names(enum: type) -> dict[int, str]:
     return {value: name for name, value in vars(enum).items() if isinstance(value, int)}
 
 
-def _at(items, index, what):
+def _at(items: Sequence[T], index: int, what: str) -> T:
     if not 0 <= index < len(items):
         raise ValueError(f"it has {what} {index}, of {len(items)}")
     return items[index]
 
 
-def _op_name(code: Table):
+def _op_name(code: Table) -> tuple[str, bool]:
     """Name, and whether it is a custom op. Old writers fill the 8-bit field alone, new ones both."""
     builtin = max(code.number(3, "<i"), code.number(0, "<b"))
     if builtin == schema().BuiltinOperator.CUSTOM:
@@ -193,14 +197,14 @@ def _op_name(code: Table):
     return _names(schema().BuiltinOperator).get(builtin, f"BUILTIN_{builtin}"), False
 
 
-def _signature(model: ModelTable, table: Table):
+def _signature(root: FileTable, table: Table) -> Signature:
     subgraph = table.number(4, "<I")
-    graph: GraphTable = _at(model.subgraphs, subgraph, f"a signature {table.text(2)!r} of subgraph")
+    graph = _at(root.subgraphs, subgraph, f"a signature {table.text(2)!r} of subgraph")
 
-    def tensors(field, order):
+    def tensors(field: int, indices: tuple[int, ...]) -> dict[str, TensorInfo]:
         """By the names that the signature gives them, in the order of the subgraph, which is not the signature's."""
         named = {entry.text(0): entry.number(1, "<I") for entry in table.tables(field)}
-        order = {index: place for place, index in enumerate(order)}
+        order = {index: place for place, index in enumerate(indices)}
         return {
             name: _tensor_info(_at(graph.tensors, named[name], "a tensor"))
             for name in sorted(named, key=lambda name: order.get(named[name], len(order)))
@@ -209,20 +213,20 @@ def _signature(model: ModelTable, table: Table):
     return Signature(table.text(2), subgraph, tensors(0, graph.inputs), tensors(1, graph.outputs))
 
 
-def _tensor_info(tensor: Table):
+def _tensor_info(tensor: Table) -> TensorInfo:
     # A dimension that is open stands in shape_signature; where there is none, the shape is all.
     return TensorInfo(tensor.numbers(7) or tensor.numbers(0), type_name(tensor.number(1, "<b")))
 
 
-def _constant_sizes(model: ModelTable):
+def _constant_sizes(root: FileTable) -> dict[str, int]:
     """Bytes of constants by type; a buffer that signatures share counts once."""
     types = {
         tensor.number(2, "<I"): type_name(tensor.number(1, "<b"))
-        for graph in model.subgraphs
+        for graph in root.subgraphs
         for tensor in graph.tensors
     }
     sizes: Counter[str] = Counter()
     for index, name in types.items():
-        buffer = _at(model.buffers, index, "a tensor of buffer")
+        buffer = _at(root.buffers, index, "a tensor of buffer")
         sizes[name] += buffer.number(2, "<Q") if buffer.number(1, "<Q") > 1 else len(buffer.vector(0, item_size=1))
     return {name: size for name, size in sizes.most_common() if size}

@@ -5,54 +5,61 @@ subgraph, and signatures share buffers: what is stored once must be rewritten on
 """
 
 import copy
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from export.file.contents import schema
+from export.file.parsed import Operator, Quantization, Subgraph, Tensor, TFLiteFile
 
 NUMPY_TYPES = {"FLOAT32": np.float32, "INT32": np.int32}
+Scale = float | np.ndarray  # of a whole tensor, or of each of its rows
 
 
 class GraphEditor:
     """One subgraph of a parsed file."""
 
-    def __init__(self, model, graph):
-        self.model, self.graph = model, graph
+    def __init__(self, file: TFLiteFile, graph: Subgraph):
+        self.file, self.graph = file, graph
         self.schema = schema()
 
     # === Reading ===
 
-    def is_op(self, operator, name: str) -> bool:
+    def is_op(self, operator: Operator, name: str) -> bool:
         """Whether an operator is the built-in op of that name."""
-        code = self.model.operatorCodes[operator.opcodeIndex]
+        code = self.file.operatorCodes[operator.opcodeIndex]
         return max(code.builtinCode, code.deprecatedBuiltinCode) == getattr(self.schema.BuiltinOperator, name)
 
-    def tensor(self, index):
+    def tensor(self, index: int) -> Tensor:
         """A tensor by its index."""
         return self.graph.tensors[index]
 
     def value(self, index: int, dtype: str = "FLOAT32") -> np.ndarray | None:
         """A constant of that type; `None` for any other tensor."""
         tensor = self.tensor(index)
-        data = self.model.buffers[tensor.buffer].data
+        data = self.file.buffers[tensor.buffer].data
         if data is None or len(data) == 0 or tensor.type != getattr(self.schema.TensorType, dtype):
             return None
-        shape = () if tensor.shape is None else tuple(tensor.shape)
-        return np.frombuffer(np.asarray(data, np.uint8).tobytes(), NUMPY_TYPES[dtype]).reshape(shape)
+        return np.frombuffer(np.asarray(data, np.uint8).tobytes(), NUMPY_TYPES[dtype]).reshape(self.shape(index))
+
+    def shape(self, index: int) -> list[int]:
+        """The shape of a tensor as it is stored, 1 where a size is known at run time alone."""
+        shape = self.tensor(index).shape
+        return [] if shape is None else [int(size) for size in shape]
 
     def extents(self, index: int) -> list[int]:
         """The shape of a tensor, −1 where a size is known at run time alone."""
-        tensor = self.tensor(index)
-        has_unknown = tensor.shapeSignature is not None and len(tensor.shapeSignature)
-        return [int(size) for size in (tensor.shapeSignature if has_unknown else tensor.shape)]
+        signature = self.tensor(index).shapeSignature
+        return self.shape(index) if signature is None or not len(signature) else [int(size) for size in signature]
 
-    def uses(self, index: int) -> list:
+    def uses(self, index: int) -> list[Operator]:
         """The operators that read a tensor."""
         return [operator for operator in self.graph.operators if index in operator.inputs]
 
     # === Writing ===
 
-    def constant(self, name: str, array: np.ndarray, dtype: str, scale=None) -> int:
+    def constant(self, name: str, array: np.ndarray, dtype: str, scale: Scale | None = None) -> int:
         """A new constant; returns its tensor."""
         return self.add_tensor(name, array.shape, dtype, self.buffer(array), scale=scale)
 
@@ -60,21 +67,32 @@ class GraphEditor:
         """New bytes in the file; returns their number."""
         buffer = self.schema.BufferT()
         buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
-        self.model.buffers.append(buffer)
-        return len(self.model.buffers) - 1
+        self.file.buffers.append(buffer)
+        return len(self.file.buffers) - 1
 
-    def like(self, index: int, name: str, dtype: str, *, last: int | None = None, scale=None, zero_point=0) -> int:
+    def like(
+        self,
+        index: int,
+        name: str,
+        dtype: str,
+        *,
+        last: int | None = None,
+        scale: Scale | None = None,
+        zero_point: int = 0,
+    ) -> int:
         """A new tensor with the shape of another, the last dimension replaced by `last` where given."""
         other = self.tensor(index)
-        shape, signature = list(other.shape), other.shapeSignature
+        shape, signature = self.shape(index), None if other.shapeSignature is None else list(other.shapeSignature)
         if last is not None:
             shape[-1] = last
             signature = None if signature is None else [*signature[:-1], last]
         return self.add_tensor(f"{_text(other.name)}{name}", shape, dtype, 0, signature, scale, zero_point)
 
-    def operator(self, name: str, inputs, outputs, *, version: int = 1, options=None):
+    def operator(
+        self, name: str, inputs: Sequence[int], outputs: Sequence[int], *, version: int = 1, options: Any = None
+    ) -> Operator:
         """A new operator, to be put into `graph.operators`. Its options are the schema's defaults unless given."""
-        operator = self.schema.OperatorT()
+        operator: Operator = self.schema.OperatorT()
         operator.opcodeIndex = self.opcode(name, version)
         operator.inputs, operator.outputs = np.array(inputs, np.int32), np.array(outputs, np.int32)
         kind = f"{''.join(part.capitalize() for part in name.split('_'))}Options"
@@ -86,66 +104,76 @@ class GraphEditor:
     def opcode(self, name: str, version: int) -> int:
         """The number of an op and version in the file's list, added where it is not there yet."""
         builtin = getattr(self.schema.BuiltinOperator, name)
-        for index, code in enumerate(self.model.operatorCodes):
+        for index, code in enumerate(self.file.operatorCodes):
             if max(code.builtinCode, code.deprecatedBuiltinCode) == builtin and code.version == version:
                 return index
         code = self.schema.OperatorCodeT()
         code.builtinCode, code.deprecatedBuiltinCode, code.version = builtin, min(builtin, 127), version
-        self.model.operatorCodes.append(code)
-        return len(self.model.operatorCodes) - 1
+        self.file.operatorCodes.append(code)
+        return len(self.file.operatorCodes) - 1
 
-    def retype(self, index: int, dtype: str, scale, *, buffer: int | None = None) -> None:
+    def retype(self, index: int, dtype: str, scale: Scale, *, buffer: int | None = None) -> None:
         """Make a constant one of another type; its rows have the scales, or all of it the one."""
         tensor = self.tensor(index)
         tensor.type = getattr(self.schema.TensorType, dtype)
         tensor.quantization = self._quantization(scale, 0)
         tensor.buffer = tensor.buffer if buffer is None else buffer
 
-    def add_tensor(self, name, shape, dtype: str, buffer: int = 0, signature=None, scale=None, zero_point=0) -> int:
+    def add_tensor(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: str,
+        buffer: int = 0,
+        signature: Sequence[int] | None = None,
+        scale: Scale | None = None,
+        zero_point: int = 0,
+    ) -> int:
         """A new tensor; one with a buffer is a constant. `signature` is the shape with −1 for unknown sizes."""
-        tensor = self.schema.TensorT()
+        tensor: Tensor = self.schema.TensorT()
         tensor.name = f"{name}_{len(self.graph.tensors)}"  # names must differ: calibrators and viewers go by them
-        tensor.shape, tensor.shapeSignature = np.array(shape, np.int32), signature
+        tensor.shape = np.array(shape, np.int32)
+        tensor.shapeSignature = None if signature is None else np.array(signature, np.int32)
         tensor.type, tensor.buffer = getattr(self.schema.TensorType, dtype), buffer
         tensor.quantization = None if scale is None else self._quantization(scale, zero_point)
         self.graph.tensors.append(tensor)
         return len(self.graph.tensors) - 1
 
-    def _quantization(self, scale, zero_point):
-        parameters = self.schema.QuantizationParametersT()
+    def _quantization(self, scale: Scale, zero_point: int) -> Quantization:
+        parameters: Quantization = self.schema.QuantizationParametersT()
         parameters.scale = np.asarray(scale, np.float32).reshape(-1)
         parameters.zeroPoint = np.full(parameters.scale.shape, zero_point, np.int64)
         parameters.quantizedDimension = 0
         return parameters
 
 
-def editors(model) -> list[GraphEditor]:
+def editors(file: TFLiteFile) -> list[GraphEditor]:
     """An editor for each subgraph."""
-    return [GraphEditor(model, graph) for graph in model.subgraphs]
+    return [GraphEditor(file, graph) for graph in file.subgraphs]
 
 
-def drop_unused(model) -> None:
+def drop_unused(file: TFLiteFile) -> None:
     """Empty the buffers that nothing refers to any more."""
-    used = {tensor.buffer for graph in model.subgraphs for tensor in graph.tensors}
-    used |= {entry.buffer for entry in model.metadata or ()}
-    for index, buffer in enumerate(model.buffers):
+    used = {tensor.buffer for graph in file.subgraphs for tensor in graph.tensors}
+    used |= {entry.buffer for entry in file.metadata or ()}
+    for index, buffer in enumerate(file.buffers):
         if index not in used:
             buffer.data = None
 
 
-def share_equal_buffers(model) -> None:
+def share_equal_buffers(file: TFLiteFile) -> None:
     """Store once what several constants have in common: a table that is looked up and multiplied with, for one."""
     first: dict[bytes, int] = {}
     same = {
         index: first.setdefault(np.asarray(buffer.data, np.uint8).tobytes(), index)
-        for index, buffer in enumerate(model.buffers)
+        for index, buffer in enumerate(file.buffers)
         if buffer.data is not None and len(buffer.data)
     }
-    for graph in model.subgraphs:
+    for graph in file.subgraphs:
         for tensor in graph.tensors:
             tensor.buffer = same.get(tensor.buffer, tensor.buffer)
-    drop_unused(model)
+    drop_unused(file)
 
 
-def _text(name):
+def _text(name: bytes | str | None) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)

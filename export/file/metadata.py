@@ -18,13 +18,16 @@ it differs and what to do.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from export.file import metadata_schema as schema
 from export.file.archive import append_files
-from export.file.contents import read_signatures
+from export.file.contents import Signature, read_signatures
 from export.file.metadata_reader import FORMAT, LABELS, MAX_BYTES, TASK, VOCABULARY, check_special_tokens, parse_files
+
+if TYPE_CHECKING:
+    from keras_bert.tasks.base.task import Task
 
 # What the libraries call our inputs and outputs; other names stay as they are.
 _INPUTS = {
@@ -43,8 +46,8 @@ _OUTPUTS = {
 _LABELLED = ("probabilities", "token_logits")
 
 
-def describe_task(task) -> dict[str, Any]:
-    """The arguments of `add_metadata` that a task model knows.
+def describe_task(task: "Task") -> dict[str, Any]:
+    """The arguments of `add_metadata` that a task knows.
 
     Example:
         >>> content = add_metadata(content, **describe_task(classifier))  # doctest: +SKIP
@@ -66,7 +69,7 @@ def describe_task(task) -> dict[str, Any]:
     }
 
 
-def _named_tokens(vocabulary):
+def _named_tokens(vocabulary: Sequence[str]) -> list[str]:
     """A vocabulary in which every token has a name: some real ones have an empty line, which readers would skip.
 
     No text is ever split into an empty token, nor into one that looks like this.
@@ -74,7 +77,7 @@ def _named_tokens(vocabulary):
     return [token or f"[unused-{index}]" for index, token in enumerate(vocabulary)]
 
 
-def task_settings(task) -> dict[str, Any]:
+def task_settings(task: "Task") -> dict[str, Any]:
     """What a task was told, as its own directory has it and as its file will.
 
     Example:
@@ -86,7 +89,7 @@ def task_settings(task) -> dict[str, Any]:
 
 
 def add_metadata(
-    model: bytes,
+    content: bytes,
     *,
     task: str,
     vocabulary: Sequence[str],
@@ -102,7 +105,7 @@ def add_metadata(
     Lengths and names are read from the file's signatures. The weights are not touched.
 
     Args:
-        model: The bytes of a file with a signature for each subgraph and all buffers inline.
+        content: The bytes of a file with a signature for each subgraph and all buffers inline.
         task: The task's name, for our own runtime.
         vocabulary: The tokens in the order of their ids.
         tokenizer: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`.
@@ -117,7 +120,7 @@ def add_metadata(
         >>> print(read_metadata(content))  # doctest: +SKIP
         sentiment  classification  lengths 128  2 labels  30,522 tokens
     """
-    signatures = read_signatures(model)
+    signatures = read_signatures(content)
     labels = None if labels is None else tuple(labels)
     _check_lines("The vocabulary", vocabulary)
     check_special_tokens(tuple(vocabulary))
@@ -142,26 +145,26 @@ def add_metadata(
     _check_sizes(files)
     parse_files(files)  # what cannot be read again is an error now
     subgraphs = [_describe_subgraph(signature, labels) for signature in signatures]
-    return append_files(schema.insert_metadata(model, schema.model_metadata(name, description, subgraphs)), files)
+    return append_files(schema.insert_metadata(content, schema.model_metadata(name, description, subgraphs)), files)
 
 
-def _check_lines(what, lines):
+def _check_lines(what: str, lines: Sequence[str]) -> None:
     """The files have one entry a line, and readers skip lines that are empty."""
     for index, line in enumerate(lines):
         if not isinstance(line, str) or not line or "\n" in line or line.endswith("\r"):
             raise ValueError(f"{what} has {line!r} at {index}; expected text that fits on a line and is not empty.")
 
 
-def _check_sizes(files):
-    for name, content in files.items():
-        if len(content) > MAX_BYTES[name]:
+def _check_sizes(files: Mapping[str, bytes]) -> None:
+    for name, data in files.items():
+        if len(data) > MAX_BYTES[name]:
             raise ValueError(
-                f"{name} would have {len(content):,} bytes; readers take {MAX_BYTES[name]:,}. Leave out what is long "
+                f"{name} would have {len(data):,} bytes; readers take {MAX_BYTES[name]:,}. Leave out what is long "
                 "in settings or vocabulary."
             )
 
 
-def _check_outputs(signature, labels, kind):
+def _check_outputs(signature: Signature, labels: Sequence[str] | None, kind: str | None) -> None:
     shapes = {name: output.shape for name, output in signature.outputs.items()}
     if "probabilities" not in shapes and kind in ("single_label", "multi_label"):
         raise ValueError(
@@ -176,17 +179,17 @@ def _check_outputs(signature, labels, kind):
         )
 
 
-def _find_labelled(signature):
+def _find_labelled(signature: Signature) -> str | None:
     """The output whose classes have names, if there is one."""
     return next((name for name in _LABELLED if name in signature.outputs), None)
 
 
-def _takes_rows(signature):
+def _takes_rows(signature: Signature) -> bool:
     """Whether it is the way in for texts; a writer's graph for the next token goes on with what another has read."""
     return "target_mask" not in signature.inputs
 
 
-def _length(signature):
+def _length(signature: Signature) -> int | None:
     """The number of tokens that a signature takes; None where it is open."""
     shapes = {tensor.shape for name, tensor in signature.inputs.items() if name in _INPUTS}
     if not shapes:
@@ -196,7 +199,7 @@ def _length(signature):
     return None if shape[1] == -1 else shape[1]
 
 
-def _describe_subgraph(signature, labels):
+def _describe_subgraph(signature: Signature, labels: Sequence[str] | None) -> dict[int, Any]:
     inputs = [schema.tensor(*_INPUTS.get(name, (name, ""))) for name in signature.inputs]
     labelled = _find_labelled(signature)
     files = [] if labels is None else [schema.associated_file(LABELS, "The classes.", schema.AXIS_LABELS)]
@@ -208,5 +211,5 @@ def _describe_subgraph(signature, labels):
     return schema.subgraph(signature.name, inputs, outputs, vocabulary=vocabulary if takes_ids else None)
 
 
-def _join(lines):
+def _join(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()

@@ -71,7 +71,7 @@ def read_metadata(path_or_bytes: str | os.PathLike | bytes) -> FileMetadata:
 
 
 def parse_files(files: dict[str, bytes]) -> FileMetadata:
-    """The files behind a model, checked and put together."""
+    """The files behind a TFLite file, checked and put together."""
     missing = [name for name in (TASK, VOCABULARY) if name not in files]
     if missing:
         raise ValueError(f"it has no {' and no '.join(missing)}; expected a file that export.convert wrote.")
@@ -95,7 +95,7 @@ def check_special_tokens(vocabulary: tuple[str, ...]) -> None:
         raise ValueError(f"The vocabulary has no {', '.join(missing)}; expected all of {', '.join(_SPECIAL_TOKENS)}.")
 
 
-def _split(content, name):
+def _split(content: bytes, name: str) -> tuple[str, ...]:
     if content.count(b"\n") > _MAX_LINES:
         raise ValueError(f"{name} has more than {_MAX_LINES:,} lines.")
     # Not splitlines(): real vocabularies have tokens such as U+2028 that it takes for line ends.
@@ -105,7 +105,7 @@ def _split(content, name):
     return lines
 
 
-def _check_about(about):
+def _check_about(about: Any) -> None:
     if not isinstance(about, dict) or about.get("format") != FORMAT:
         found = about.get("format") if isinstance(about, dict) else type(about).__name__
         raise ValueError(f"{TASK} has format {found!r}; this version reads {FORMAT}.")
@@ -122,5 +122,5 @@ def _check_about(about):
         raise ValueError(f"{TASK} is not what export.convert writes: {str(about)[:200]}.")
 
 
-def _is_length(value):
+def _is_length(value: Any) -> bool:
     return value is None or (type(value) is int and 0 < value <= _MAX_LENGTH)

@@ -6,10 +6,11 @@ schema, and nothing else does. `flatbuffers` alone, no TensorFlow.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import flatbuffers
 
-from export.file.tables import IDENTIFIER, ModelTable
+from export.file.tables import IDENTIFIER, FileTable
 
 METADATA_NAME = "TFLITE_METADATA"
 # BertTokenizerOptions came with this version of the metadata schema; older readers say so instead of guessing.
@@ -17,8 +18,8 @@ MIN_PARSER_VERSION = "1.1.0"
 _METADATA_IDENTIFIER = b"M001"
 _ALIGNMENT = 64  # weights are aligned to 16 bytes; a multiple of it keeps every offset in the old file as it is
 
-# What stands in a model past the eighth field is about other files.
-_MODEL_FIELDS = 8
+# What stands in the root table past the eighth field is about other files.
+_FILE_FIELDS = 8
 
 # Of the metadata schema's enums.
 AXIS_LABELS, VOCABULARY = 2, 5
@@ -28,17 +29,17 @@ _BERT_TOKENIZER = 4
 # === Writing into a TFLite file ===
 
 
-def insert_metadata(model: bytes, metadata: bytes) -> bytes:
+def insert_metadata(content: bytes, metadata: bytes) -> bytes:
     """The same file with a `TFLITE_METADATA` buffer.
 
     Flatbuffers are built from their end to their beginning, and offsets point forwards. So the old file becomes the
     end of a new one, untouched, behind a new root that points into it: no weight is parsed, and no field gets lost.
     """
-    root = ModelTable(model)
+    root = FileTable(content)
     _check_insertable(root)
-    builder = flatbuffers.Builder(len(model) + len(metadata) + (1 << 16))
-    builder.Prep(_ALIGNMENT, len(model))
-    _place(builder, model)
+    builder = flatbuffers.Builder(len(content) + len(metadata) + (1 << 16))
+    builder.Prep(_ALIGNMENT, len(content))
+    _place(builder, content)
     end = builder.Offset()  # the builder counts from the end: what stood at byte p is now at end − p
 
     buffers, entries = ([end - table.position for table in root.tables(slot)] for slot in (root.BUFFERS, root.METADATA))
@@ -52,10 +53,10 @@ def insert_metadata(model: bytes, metadata: bytes) -> bytes:
     builder.PrependUint32Slot(1, len(buffers) - 1, 0)
     entries.append(builder.EndObject())
 
-    slots = [slot for slot in range(1, min(root.num_fields, _MODEL_FIELDS)) if root.place(slot) is not None]
+    slots = [slot for slot in range(1, min(root.num_fields, _FILE_FIELDS)) if root.place(slot) is not None]
     moved = {slot: end - root.target(slot) for slot in slots}
     moved |= {root.BUFFERS: _write_vector(builder, buffers), root.METADATA: _write_vector(builder, entries)}
-    builder.StartObject(_MODEL_FIELDS)
+    builder.StartObject(_FILE_FIELDS)
     builder.PrependUint32Slot(root.VERSION, root.number(root.VERSION, "<I"), 0)
     for slot, offset in moved.items():
         builder.PrependUOffsetTRelativeSlot(slot, offset, 0)
@@ -63,8 +64,8 @@ def insert_metadata(model: bytes, metadata: bytes) -> bytes:
     return bytes(builder.Output())
 
 
-def _check_insertable(root):
-    if any(len(root.vector(slot)) for slot in range(_MODEL_FIELDS, root.num_fields)):
+def _check_insertable(root: FileTable) -> None:
+    if any(len(root.vector(slot)) for slot in range(_FILE_FIELDS, root.num_fields)):
         raise ValueError("The weights are in files of their own; an app needs them in one. Convert without that.")
     if METADATA_NAME in [entry.text(0) for entry in root.tables(root.METADATA)]:
         raise ValueError("The file has metadata already; add metadata to the file as the converter wrote it.")
@@ -83,19 +84,19 @@ class _Offset(int):
     """Something that the builder has written already."""
 
 
-def _place(builder, content):
+def _place(builder: flatbuffers.Builder, content: bytes) -> None:
     builder.head -= len(content)
     builder.Bytes[builder.head : builder.head + len(content)] = content
 
 
-def _write_vector(builder, offsets):
+def _write_vector(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
     builder.StartVector(4, len(offsets), 4)
     for offset in reversed(offsets):
         builder.PrependUOffsetTRelative(offset)
     return builder.EndVector()
 
 
-def _write_table(builder, table):
+def _write_table(builder: flatbuffers.Builder, table: dict[int, Any]) -> int:
     """A table from a dictionary: number of the field → text, table, list of tables, or the number of an enum."""
     writers = {
         str: builder.CreateString,
@@ -114,7 +115,7 @@ def _write_table(builder, table):
 
 
 def associated_file(name: str, description: str, kind: int) -> dict:
-    """`AssociatedFile`: a file in the archive behind the model."""
+    """`AssociatedFile`: a file in the archive behind the flatbuffer."""
     return {0: name, 1: description, 2: kind}
 
 

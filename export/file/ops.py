@@ -11,6 +11,7 @@ from pathlib import Path
 
 from export.file.contents import describe, parse, serialize
 from export.file.interpreter import open_interpreter
+from export.file.parsed import TFLiteFile
 
 
 @dataclass(frozen=True)
@@ -57,16 +58,16 @@ def audit_ops(source: str | Path | bytes, *, count_partitions: bool = False) -> 
     summary = describe(source)
     partitions = {}
     if count_partitions:
-        model = parse(source)
+        file = parse(source)
         for signature in summary.signatures:
-            partitions[signature.name] = _count_partitions(model, signature.subgraph)
+            partitions[signature.name] = _count_partitions(file, signature.subgraph)
     return OpAudit(summary.ops, summary.custom_ops, partitions)
 
 
-def _count_partitions(model, subgraph):
+def _count_partitions(file: TFLiteFile, subgraph: int) -> int:
     # The interpreter lists the nodes of its first subgraph alone.
-    alone = copy.copy(model)
-    alone.subgraphs, alone.signatureDefs = [model.subgraphs[subgraph]], []
+    alone = copy.copy(file)
+    alone.subgraphs, alone.signatureDefs = [file.subgraphs[subgraph]], []
     interpreter = open_interpreter(serialize(alone))
     interpreter.allocate_tensors()
     return sum(node["op_name"] == "DELEGATE" for node in interpreter._get_ops_details())

@@ -6,10 +6,12 @@ it reads with this: the generated classes of the schema trust every offset, and 
 start may. Standard library alone.
 """
 
+import mmap
 import struct
 from functools import cached_property
 
 IDENTIFIER = b"TFL3"  # of a TFLite file
+Content = bytes | mmap.mmap
 # What may be read of a file: a hundred times what MiniLM has. A table counts for what it is in Python, and stands in a
 # list for four bytes, so that a small file with all its lists read twice is within the bound as well.
 _MOST_READ, _BYTES_OF_A_TABLE = 1 << 26, 256
@@ -52,7 +54,7 @@ class Table:
         3
     """
 
-    def __init__(self, data: bytes, position: int, allowance: Allowance | None = None):
+    def __init__(self, data: Content, position: int, allowance: Allowance | None = None):
         self.data, self.position = data, position
         self.allowance = Allowance(len(data)) if allowance is None else allowance
         self._fields = position - _number("<i", data, position)  # the list of where the fields are
@@ -90,7 +92,7 @@ class Table:
         """A vector of int64."""
         return self._unpack(self.vector(field, item_size=8), "q")
 
-    def _unpack(self, places, letter):
+    def _unpack(self, places: range, letter: str) -> tuple[int, ...]:
         self.allowance.take(len(places) * places.step)
         return struct.unpack_from(f"<{len(places)}{letter}", self.data, places.start) if places else ()
 
@@ -116,12 +118,12 @@ class Table:
         return self.raw_text(field).decode("utf-8", "replace")
 
 
-class ModelTable(Table):
-    """The root of a TFLite file, with the parts that readers ask for by their names in the schema."""
+class FileTable(Table):
+    """The root of a TFLite file, which the schema calls `Model`, with the parts that readers ask for."""
 
     VERSION, OPERATOR_CODES, SUBGRAPHS, BUFFERS, METADATA, SIGNATURES = 0, 1, 2, 4, 6, 7
 
-    def __init__(self, data: bytes):
+    def __init__(self, data: Content):
         if len(data) < 8 or data[4:8] != IDENTIFIER:
             raise ValueError(f"The bytes begin with {bytes(data[:8])!r}; a TFLite file has TFL3 at byte 4.")
         super().__init__(data, _number("<I", data, 0))
@@ -171,16 +173,16 @@ class GraphTable(Table):
         return self.numbers(2)
 
 
-def _check_range(data, position, size):
+def _check_range(data: Content, position: int, size: int) -> None:
     if position < 0 or position + size > len(data):
         raise _outside(data, position + size)
 
 
-def _outside(data, end):
+def _outside(data: Content, end: int) -> ValueError:
     return ValueError(f"The TFLite file points to byte {end:,} of its {len(data):,}: it was cut short or is damaged.")
 
 
-def _number(layout, data, position):
+def _number(layout: str, data: Content, position: int) -> int:
     if position < 0:  # which would count from the end
         raise _outside(data, position)
     try:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import keras
 import numpy as np
 
-from export.file.editor import editors
+from export.file.editor import GraphEditor, editors
+from export.file.parsed import Operator, TFLiteFile
 from export.quantization.statistics import matrix_of
 from keras_bert.model.encoder import encoder_config
 from keras_bert.model.weights import to_numpy
@@ -45,7 +46,7 @@ def dense_layers(model: keras.Model) -> dict[str, keras.layers.Dense]:
     return {layer.kernel.path.rpartition("/")[0]: layer for layer in layers}
 
 
-def name_matrices(file, model: keras.Model) -> Mapping[int, NamedMatrix]:
+def name_matrices(file: TFLiteFile, model: keras.Model) -> Mapping[int, NamedMatrix]:
     """The matrices of a parsed float file that are dense layers of the model, by buffer."""
     weights = {name: np.ascontiguousarray(to_numpy(layer.kernel).T) for name, layer in dense_layers(model).items()}
     factors = (1.0, encoder_config(model).head_dim ** -0.5)
@@ -69,12 +70,12 @@ def name_matrices(file, model: keras.Model) -> Mapping[int, NamedMatrix]:
     return named
 
 
-def _are_equal(values, own, factor):
+def _are_equal(values: np.ndarray, own: np.ndarray, factor: float) -> bool:
     few = (slice(None, 4), slice(None, 4))  # most pairs differ there already
     return all(np.allclose(values[part], own[part] * factor, rtol=1e-5, atol=0) for part in (few, (...,)))
 
 
-def _names_around(editor, operator):
+def _names_around(editor: GraphEditor, operator: Operator) -> str:
     """The names of a product's tensors, without the numbers that TensorFlow adds to each part."""
     names = []
     for index in (*operator.outputs, operator.inputs[1]):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from export.file.contents import describe, parse
-from export.file.editor import editors
+from export.file.editor import GraphEditor, editors
 from export.file.interpreter import open_interpreter
+from export.file.parsed import Operator
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 MAX_ROWS = 256  # more rows change the scales little, and a dataset may have no end
@@ -104,7 +105,7 @@ def collect_statistics(content: bytes, data: Iterable) -> dict[int, LayerStatist
     return statistics
 
 
-def matrix_of(editor, operator) -> np.ndarray | None:
+def matrix_of(editor: GraphEditor, operator: Operator) -> np.ndarray | None:
     """The float weights `[outputs, inputs]` of a FULLY_CONNECTED op; `None` for any other op."""
     return editor.value(int(operator.inputs[1])) if editor.is_op(operator, "FULLY_CONNECTED") else None
 

@@ -44,7 +44,7 @@ def calibration_rows(task_or_model: Any, data: Any, sequence_length: int | None)
     return list(rows_of(data))
 
 
-def _text_rows(task, data, sequence_length):
+def _text_rows(task: Any, data: Any, sequence_length: int | None) -> list[dict[str, np.ndarray]]:
     if not isinstance(task, Task):
         raise ValueError("calibration has texts, but a model has no tokenizer; pass the task, or model inputs.")
     inputs = read_examples(task, data).inputs[:MAX_ROWS]
@@ -52,7 +52,7 @@ def _text_rows(task, data, sequence_length):
     return list(rows_of(token_rows(reader.prepare(inputs).tokenized)))
 
 
-def _peek(data):
+def _peek(data: Any) -> tuple[Any, Any]:
     """The data, no longer than it is used where it is a list, and its first item; `None` where there is none."""
     if isinstance(data, list | tuple):
         data = data[:MAX_ROWS]
@@ -66,27 +66,27 @@ def _peek(data):
     return itertools.chain(start, items), start[0] if start else None
 
 
-def _is_model_inputs(item):
+def _is_model_inputs(item: Any) -> bool:
     return isinstance(item[0] if isinstance(item, tuple) and item else item, dict)
 
 
 # === Datasets of texts ===
 
 
-def _is_text(spec):
+def _is_text(spec: Any) -> bool:
     """Whether the elements, or what stands before their labels, are strings."""
     parts = tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)
     return bool(parts) and not isinstance(spec, dict) and all(part.dtype == tf.string for part in parts)
 
 
-def _strings(dataset, spec, task):
+def _strings(dataset: tf.data.Dataset, spec: Any, task: Any) -> list[str | tuple[str, ...]]:
     """The inputs of a dataset as Python strings, or pairs of them."""
     are_pairs = isinstance(task, Task) and find_reader(task.name).pairs_alone and len(tf.nest.flatten(spec)) == 2
     if isinstance(spec, tuple) and not are_pairs:
         dataset = dataset.map(lambda inputs, *labels: inputs)
     if tf.nest.flatten(dataset.element_spec)[0].shape.rank:
         dataset = dataset.unbatch()
-    texts = []
+    texts: list[str | tuple[str, ...]] = []
     for element in dataset.take(MAX_ROWS).as_numpy_iterator():
         parts = [part.decode("utf-8") for part in tf.nest.flatten(element)]
         texts.append(parts[0] if len(parts) == 1 else tuple(parts))

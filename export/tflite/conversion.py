@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -120,7 +121,7 @@ def convert(
     return Artifact(write_whole(path, content), recipe.name, found, len(content))
 
 
-def _convert_writer(task, path, recipe, calibration, options):
+def _convert_writer(task: Any, path: Path, recipe: Recipe, calibration: Any, options: dict[str, Any]) -> Artifact:
     from export.tflite.generation import convert_writer  # it builds on this file
 
     if calibration is not None:

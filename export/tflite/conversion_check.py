@@ -5,7 +5,7 @@ done that it has not seen. A room of its own because it needs no texts and no la
 `verification/parity.py` compares a task with its file on the user's data, answers and scores too.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import keras
 import numpy as np
@@ -64,7 +64,12 @@ def check_conversion(
         _check_device(task_or_model, content)
 
 
-def _both_outputs(model, run, signature: Signature, rows) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _both_outputs(
+    model: keras.Model,
+    run: Callable[..., Mapping[str, np.ndarray]],
+    signature: Signature,
+    rows: list[dict[str, np.ndarray]],
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """What model and file give for the same inputs, flat; of tokens, without those of padding."""
     length = signature.inputs["token_ids"].shape[1]
     by_width: dict[int, list] = {}
@@ -86,16 +91,16 @@ def _both_outputs(model, run, signature: Signature, rows) -> Iterator[tuple[np.n
                 yield value[counts], other[counts].astype(np.float64)
 
 
-def _padded(values, length):
+def _padded(values: np.ndarray, length: int) -> np.ndarray:
     return np.pad(values, [(0, 0), (0, max(0, length - values.shape[1]))])
 
 
-def _task_rows(task):
+def _task_rows(task: Task) -> list[dict[str, np.ndarray]]:
     reader = task_reader(task, task.sequence_length)
     return token_rows(reader.prepare(read_examples(task).inputs).tokenized)
 
 
-def _random_rows(model):
+def _random_rows(model: keras.Model) -> list[dict[str, np.ndarray]]:
     config, random = encoder_config(model), np.random.default_rng(0)
     rows = []
     for length in {3, min(17, config.max_sequence_length), min(64, config.max_sequence_length)}:
@@ -105,7 +110,7 @@ def _random_rows(model):
     return rows
 
 
-def _check_device(task, content):
+def _check_device(task: Task, content: bytes) -> None:
     """The device must take what the file says of itself, and split texts as the task does."""
     reader = make_reader("The file", read_metadata(content))
     ours, theirs = (tokenizer.tokenize_flat(PROBES) for tokenizer in (task.tokenizer, reader.tokenizer))

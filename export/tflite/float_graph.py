@@ -4,6 +4,7 @@ import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -64,7 +65,7 @@ def model_and_lengths(
     return model, found
 
 
-def _check_model(model):
+def _check_model(model: Any) -> None:
     if isinstance(wrapped := getattr(model, "task", None), Task):
         raise ValueError(
             f"{type(model).__name__} has no model of its own: convert what it wraps, its .task, a "
@@ -79,7 +80,9 @@ def _check_model(model):
         )
 
 
-def _choose_lengths(task_or_model, lengths):
+def _choose_lengths(
+    task_or_model: Task | keras.Model, lengths: int | Sequence[int] | str | None
+) -> int | Sequence[int] | str | None:
     if not isinstance(lengths, str) or lengths != "auto":
         return lengths
     if isinstance(task_or_model, Task):
@@ -87,7 +90,7 @@ def _choose_lengths(task_or_model, lengths):
     return min(128, encoder_config(task_or_model).max_sequence_length)
 
 
-def _check_lengths(lengths, limit):
+def _check_lengths(lengths: int | Sequence[int] | str | None, limit: int) -> tuple[int, ...]:
     if lengths is None or (isinstance(lengths, str) and lengths == DYNAMIC):
         return ()
     found = whole_numbers(lengths)
@@ -99,7 +102,7 @@ def _check_lengths(lengths, limit):
     return tuple(sorted(set(found)))
 
 
-def whole_numbers(values) -> tuple[int, ...] | None:
+def whole_numbers(values: Any) -> tuple[int, ...] | None:
     """One whole number or several, of NumPy too, as a tuple; `None` for anything else.
 
     Example:
@@ -110,7 +113,7 @@ def whole_numbers(values) -> tuple[int, ...] | None:
     return tuple(values.tolist()) if values.ndim == 1 and values.dtype.kind in "iu" else None
 
 
-def _check_reading(task, longest):
+def _check_reading(task: Task, longest: int) -> None:
     """An error where rows of this length are too short for what the task was told."""
     task_reader(task, min(longest, task.sequence_length))
 
@@ -138,7 +141,7 @@ def convert_saved_model(
         return _run_converter(converter)
 
 
-def _run_converter(converter):
+def _run_converter(converter: Any) -> bytes:
     try:
         return converter.convert()
     except Exception as error:  # the converter's own exception class moves between versions

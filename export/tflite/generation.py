@@ -11,7 +11,7 @@ than one of 4 beside one of 8. In float16 there are two, the looked-up one in in
 older runtimes look up no float16.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import keras
@@ -20,6 +20,7 @@ import tensorflow as tf
 from export.file.contents import parse, serialize
 from export.file.editor import editors, share_equal_buffers
 from export.file.ops import audit_ops
+from export.file.parsed import TFLiteFile
 from export.quantization.learned_scales import learned_ranges
 from export.recipes import Recipe
 from export.runtime.writer_graphs import NEXT, NEXT_OF_BEAMS, READ
@@ -76,7 +77,7 @@ def convert_writer(
     return Artifact(write_whole(path, content), recipe.name, lengths, len(content))
 
 
-def _check_lengths(task, lengths):
+def _check_lengths(task: Seq2Seq, lengths: int | Sequence[int] | str | None) -> tuple[int, ...]:
     room = task.sequence_length - task.target_length
     if isinstance(lengths, str) and lengths == "auto":
         lengths = min(_LENGTH, room)
@@ -93,7 +94,7 @@ def _check_lengths(task, lengths):
 # === The float graphs ===
 
 
-def _draw(task, lengths, num_beams):
+def _draw(task: Seq2Seq, lengths: Sequence[int], num_beams: int | None) -> tuple[keras.export.ExportArchive, list[str]]:
     """The graphs of every length, and their names."""
     archive, models = keras.export.ExportArchive(), {}
     for length in lengths:
@@ -110,7 +111,7 @@ def _draw(task, lengths, num_beams):
     return archive, list(models)
 
 
-def _forward(model):
+def _forward(model: keras.Model) -> Callable:
     # A function of its own: in a loop a lambda would see the last model alone.
     return lambda inputs: model(inputs, training=False)
 
@@ -118,7 +119,7 @@ def _forward(model):
 # === Smaller ===
 
 
-def _rewrite(content, recipe, task):
+def _rewrite(content: bytes, recipe: Recipe, task: Seq2Seq) -> bytes:
     file = parse(content)
     if recipe.weights in ("int8", "int4"):
         quantize_dynamic(file, 8, only=_shared_tables(file))
@@ -128,9 +129,9 @@ def _rewrite(content, recipe, task):
     return serialize(file)
 
 
-def _shared_tables(file):
+def _shared_tables(file: TFLiteFile) -> set[int]:
     """The buffers that are looked up and multiplied with."""
-    readers = {"GATHER": set(), "FULLY_CONNECTED": set()}
+    readers: dict[str, set[int]] = {"GATHER": set(), "FULLY_CONNECTED": set()}
     for editor in editors(file):
         for operator in editor.graph.operators:
             for name, place in (("GATHER", 0), ("FULLY_CONNECTED", 1)):

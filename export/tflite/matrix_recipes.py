@@ -7,6 +7,7 @@ matrix; how it is done stands in `tflite/quantized_matrices.py`.
 
 from collections.abc import Mapping
 
+from export.file.parsed import TFLiteFile
 from export.quantization.learned_scales import unpack_dynamic, unpack_static
 from export.quantization.matrices import NamedMatrix
 from export.quantization.static_plan import plan_static
@@ -23,7 +24,7 @@ from keras_bert.tasks.base.quantization_ranges import LearnedRanges
 
 
 def quantize_matrices(
-    file,
+    file: TFLiteFile,
     recipe: Recipe,
     statistics: Mapping[int, LayerStatistics] | None = None,
     *,
@@ -60,7 +61,9 @@ def quantize_matrices(
             store_float16(file, buffers)
 
 
-def _buffers_by_recipe(file, recipe, named):
+def _buffers_by_recipe(
+    file: TFLiteFile, recipe: Recipe, named: Mapping[int, NamedMatrix]
+) -> list[tuple[Recipe, set[int]]]:
     """Each recipe that matrices follow, with their buffers."""
     groups: dict[str, tuple[Recipe, set[int]]] = {}
     for buffer in matrix_buffers(file):
@@ -69,7 +72,9 @@ def _buffers_by_recipe(file, recipe, named):
     return list(groups.values())
 
 
-def _check_names(file, recipe, named, learned):
+def _check_names(
+    file: TFLiteFile, recipe: Recipe, named: Mapping[int, NamedMatrix], learned: LearnedRanges | None
+) -> None:
     names = [matrix.name for matrix in named.values()]
     if unknown := sorted(set(recipe.exceptions) - set(names)):
         raise ValueError(

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from export.file.editor import drop_unused, editors
+from export.file.editor import GraphEditor, drop_unused, editors
+from export.file.parsed import Operator, TFLiteFile
 from export.quantization.rounding import bits_of, pack_int4, round_matrix
 from export.quantization.static_plan import StaticLayer
 from export.quantization.statistics import LayerStatistics, matrix_of
@@ -22,14 +23,14 @@ PER_CHANNEL = 12  # the version of FULLY_CONNECTED that has a scale for each row
 # === Float16: storage alone ===
 
 
-def store_float16(model, only: Collection[int] | None = None) -> None:
+def store_float16(file: TFLiteFile, only: Collection[int] | None = None) -> None:
     """Keep every matrix in 16 bits, in place; runtimes make float32 of it when they load the file.
 
     `only` has the buffers of the matrices that are meant; `None` is all.
     """
     stored: dict[int, int] = {}
     limit = np.finfo(np.float16).max
-    for editor in editors(model):
+    for editor in editors(file):
         for operator, index, buffer, weights in _matrices(editor, only):
             if buffer not in stored:
                 stored[buffer] = editor.buffer(np.clip(weights, -limit, limit).astype(np.float16))
@@ -40,14 +41,14 @@ def store_float16(model, only: Collection[int] | None = None) -> None:
             place = next(place for place, other in enumerate(editor.graph.operators) if other is operator)
             editor.graph.operators.insert(place, editor.operator("DEQUANTIZE", [narrow], [wide], version=3))
             editor.tensor(index).buffer = 0
-    drop_unused(model)
+    drop_unused(file)
 
 
 # === Dynamic: activations are scaled while the model runs ===
 
 
 def quantize_dynamic(
-    model,
+    file: TFLiteFile,
     bits: int,
     statistics: Mapping[int, LayerStatistics] | None = None,
     *,
@@ -59,14 +60,14 @@ def quantize_dynamic(
     What has few outputs keeps 8 bits: a classifier is a fraction of a percent of the bytes.
 
     Args:
-        model: The parsed file.
+        file: The parsed file.
         bits: 8 or 4.
         statistics: What flows through each matrix, by its buffer.
         only: The buffers of the matrices that are meant; `None` is all.
         learned: Matrices whose integers and scales are known already, by buffer.
     """
     stored: dict[int, tuple[str, np.ndarray, int]] = {}  # by the buffer of the float weights, which signatures share
-    for editor in editors(model):
+    for editor in editors(file):
         for operator, index, buffer, weights in _matrices(editor, only):
             if buffer not in stored:
                 seen = None if statistics is None else statistics.get(buffer)
@@ -76,21 +77,21 @@ def quantize_dynamic(
             editor.retype(index, dtype, scales, buffer=new_buffer)
             operator.builtinOptions.asymmetricQuantizeInputs = True
             operator.opcodeIndex = editor.opcode("FULLY_CONNECTED", PER_CHANNEL)
-    drop_unused(model)
+    drop_unused(file)
 
 
-def _store(editor, bits, integers, scales):
+def _store(editor: GraphEditor, bits: int, integers: np.ndarray, scales: np.ndarray) -> tuple[str, np.ndarray, int]:
     if bits == 8:
         return "INT8", scales, editor.buffer(integers)
     return "INT4", scales, editor.buffer(pack_int4(integers))
 
 
-def matrix_buffers(model) -> set[int]:
+def matrix_buffers(file: TFLiteFile) -> set[int]:
     """The buffers of all float matrices of a parsed file; signatures share them."""
-    return {buffer for editor in editors(model) for _, _, buffer, _ in _matrices(editor)}
+    return {buffer for editor in editors(file) for _, _, buffer, _ in _matrices(editor)}
 
 
-def _matrices(editor, only=None):
+def _matrices(editor: GraphEditor, only: Collection[int] | None = None) -> list[tuple[Operator, int, int, np.ndarray]]:
     """Each product with the tensor, the buffer and the values of its weights, read before anything changes."""
     found = []
     for operator in editor.graph.operators:
@@ -100,13 +101,12 @@ def _matrices(editor, only=None):
     return [one for one in found if only is None or one[2] in only]
 
 
-def _own_tensor(editor, operator):
+def _own_tensor(editor: GraphEditor, operator: Operator) -> int:
     """The tensor of a product's weights; a new one where other ops read it too, as an MLM head shares its table."""
     index = int(operator.inputs[1])
     if all(editor.is_op(reader, "FULLY_CONNECTED") for reader in editor.uses(index)):
         return index
-    tensor = editor.tensor(index)
-    index = editor.add_tensor("matrix", tensor.shape, "FLOAT32", tensor.buffer)
+    index = editor.add_tensor("matrix", editor.shape(index), "FLOAT32", editor.tensor(index).buffer)
     operator.inputs = np.array([operator.inputs[0], index, *operator.inputs[2:]], np.int32)
     return index
 
@@ -114,52 +114,55 @@ def _own_tensor(editor, operator):
 # === Static: scales are measured beforehand ===
 
 
-def quantize_static(model, layers: Mapping[int, StaticLayer]) -> None:
+def quantize_static(file: TFLiteFile, layers: Mapping[int, StaticLayer]) -> None:
     """Make products integers in and out, in place; `layers` has their numbers by the buffer of the float weights."""
     stored: dict[int, int] = {}
-    for editor in editors(model):
-        matrices = {id(operator): rest for operator, *rest in _matrices(editor, layers)}
+    for editor in editors(file):
+        matrices = {id(operator): (index, buffer) for operator, index, buffer, _ in _matrices(editor, layers)}
         quantized: dict[tuple, int] = {}
         operators = []
         for operator in editor.graph.operators:
             if id(operator) not in matrices:
                 operators.append(operator)
                 continue
-            index, buffer, _ = matrices[id(operator)]
+            index, buffer = matrices[id(operator)]
             if buffer not in stored:
                 stored[buffer] = editor.buffer(layers[buffer].integers)
             editor.retype(index, "INT8", layers[buffer].scales, buffer=stored[buffer])
             operators += _rewrite(editor, operator, layers[buffer], quantized)
         editor.graph.operators = operators
-    drop_unused(model)
+    drop_unused(file)
 
 
-def products_over_tokens(model, only: Collection[int] | None = None) -> dict[int, np.ndarray]:
+def products_over_tokens(file: TFLiteFile, only: Collection[int] | None = None) -> dict[int, np.ndarray]:
     """The matrices `[outputs, inputs]` whose inputs are the states of all tokens, by buffer.
 
     Those on a single vector (pooler, classifier) are left out: statistics of a few hundred vectors say little of their
     ranges, and they cost next to nothing.
     """
     found = {}
-    for editor in editors(model):
+    for editor in editors(file):
         for operator, _, buffer, weights in _matrices(editor, only):
-            if not _is_vector(editor.tensor(int(operator.inputs[0]))):
+            if not _is_vector(editor, int(operator.inputs[0])):
                 found[buffer] = weights
     return found
 
 
-def _is_vector(tensor):
+def _is_vector(editor: GraphEditor, index: int) -> bool:
     """Whether a tensor has one row whatever the length of the text: the state of the first token, not of all."""
-    has_unknown = tensor.shapeSignature is not None and len(tensor.shapeSignature)
-    return all(extent == 1 for extent in (tensor.shapeSignature if has_unknown else tensor.shape)[:-1])
+    return all(extent == 1 for extent in editor.extents(index)[:-1])
 
 
-def _rewrite(editor, operator, layer, quantized):
+def _rewrite(
+    editor: GraphEditor, operator: Operator, layer: StaticLayer, quantized: dict[tuple, int]
+) -> list[Operator]:
     """MUL, QUANTIZE (both once for all readers of a tensor), the product in integers, DEQUANTIZE, MUL."""
     source, weights = (int(index) for index in operator.inputs[:2])
     (result,) = operator.outputs
     dtype, version = ("INT8", 2) if layer.activation_bits == 8 else ("INT16", 3)
-    before, after, key = [], [], (source, *layer.input_key)
+    before: list[Operator] = []
+    after: list[Operator] = []
+    key = (source, *layer.input_key)
     if key not in quantized:
         if layer.input_factors is not None:
             source = _multiply(editor, before, source, 1 / layer.input_factors)
@@ -178,20 +181,25 @@ def _rewrite(editor, operator, layer, quantized):
     return [*before, operator, *after]
 
 
-def _multiply(editor, operators, source, factors, result=None):
+def _multiply(
+    editor: GraphEditor, operators: list[Operator], source: int, factors: np.ndarray, result: int | None = None
+) -> int:
     """Put a product with a factor for each channel behind `operators`; returns its tensor."""
-    factors = editor.constant("factors", factors.astype(np.float32), "FLOAT32")
+    constant = editor.constant("factors", factors.astype(np.float32), "FLOAT32")
     result = editor.like(source, "/even", "FLOAT32") if result is None else result
-    operators.append(editor.operator("MUL", [source, factors], [result]))
+    operators.append(editor.operator("MUL", [source, constant], [result]))
     return result
 
 
-def _bias(editor, operator, layer):
+def _bias(editor: GraphEditor, operator: Operator, layer: StaticLayer) -> int:
     """The bias as integers in the scale of the products; −1 where there is none."""
     if len(operator.inputs) < 3 or operator.inputs[2] < 0:
         return -1
     scale = layer.input_scale[0] * layer.scales
-    bias = editor.value(int(operator.inputs[2])) / (1.0 if layer.output_factors is None else layer.output_factors)
+    values = editor.value(int(operator.inputs[2]))
+    if values is None:
+        raise ValueError("The bias of a matrix product is computed in the graph; expected a float32 constant.")
+    bias = values / (1.0 if layer.output_factors is None else layer.output_factors)
     if layer.activation_bits == 16:
         return editor.constant("bias", np.round(bias / scale).astype(np.int64), "INT64", scale)
     limit = 2**31 - 1

@@ -10,18 +10,19 @@ text looks up takes them apart, with ops that every runtime has; tables of a 4-b
 
 import numpy as np
 
-from export.file.editor import drop_unused, editors
+from export.file.editor import GraphEditor, drop_unused, editors
+from export.file.parsed import Operator, TFLiteFile
 from export.quantization.rounding import SMALLEST_TABLE, _integers, row_scales
 
 
-def quantize_tables(model, bits: int) -> None:
+def quantize_tables(file: TFLiteFile, bits: int) -> None:
     """Rewrite the float tables of a parsed file in place, with 8 or 16 bits; with 4, those of the largest table, which
     is that of the tokens, and 8 for the others, which are small and serve every text.
     """
-    stored: dict = {}
-    largest = max((values.size for editor in editors(model) for values in _tables(editor)), default=0)
-    for editor in editors(model):
-        operators: list = []
+    stored: dict[int, tuple[int, int]] = {}  # by the buffer of the float table: those of its rows and scales
+    largest = max((values.size for editor in editors(file) for values in _tables(editor)), default=0)
+    for editor in editors(file):
+        operators: list[Operator] = []
         for operator in editor.graph.operators:
             values = _table(editor, operator)
             if values is None:
@@ -30,15 +31,15 @@ def quantize_tables(model, bits: int) -> None:
             is_packed = bits == 4 and values.size == largest and values.shape[1] % 2 == 0
             operators += _rewrite(editor, operator, values, stored, 4 if is_packed else max(8, bits))
         editor.graph.operators = operators
-    drop_unused(model)
+    drop_unused(file)
 
 
-def _tables(editor):
+def _tables(editor: GraphEditor) -> list[np.ndarray]:
     found = (_table(editor, operator) for operator in editor.graph.operators)
     return [values for values in found if values is not None]
 
 
-def _table(editor, operator):
+def _table(editor: GraphEditor, operator: Operator) -> np.ndarray | None:
     """The table that an operator reads rows of, where it is one to rewrite."""
     if not editor.is_op(operator, "GATHER") or operator.builtinOptions.axis:
         return None
@@ -48,7 +49,9 @@ def _table(editor, operator):
     return None if values is None or values.ndim != 2 or values.size < SMALLEST_TABLE or is_shared else values
 
 
-def _rewrite(editor, operator, values, stored, bits):
+def _rewrite(
+    editor: GraphEditor, operator: Operator, values: np.ndarray, stored: dict[int, tuple[int, int]], bits: int
+) -> list[Operator]:
     table, ids = (int(index) for index in operator.inputs)
     (vectors,) = operator.outputs
     before = editor.tensor(table).buffer
@@ -80,13 +83,13 @@ def _rewrite(editor, operator, values, stored, bits):
     ]
 
 
-def _pack(integers):
+def _pack(integers: np.ndarray) -> np.ndarray:
     """Two of −7 to 7 in a byte: a multiple of 16, and the distance from it."""
     first, second = np.split(integers, 2, axis=1)
     return (16 * first + second).astype(np.int8)
 
 
-def _unpack(editor, packed, vectors, width):
+def _unpack(editor: GraphEditor, packed: int, vectors: int, width: int) -> tuple[int, list[Operator]]:
     """Operators that take a byte's two numbers apart; `packed` are bytes over 16: the whole part, and what is left."""
     whole, left, second = (
         editor.like(vectors, f"/{name}", "FLOAT32", last=width) for name in ("whole", "left", "second")
@@ -94,7 +97,7 @@ def _unpack(editor, packed, vectors, width):
     both = editor.like(vectors, "/unpacked", "FLOAT32")
     sixteen = editor.constant("sixteen", np.array(16.0, np.float32), "FLOAT32")
     joined = editor.schema.ConcatenationOptionsT()
-    joined.axis = len(editor.tensor(vectors).shape) - 1
+    joined.axis = len(editor.shape(vectors)) - 1
     return both, [
         editor.operator("ROUND", [packed], [whole]),
         editor.operator("SUB", [packed, whole], [left]),

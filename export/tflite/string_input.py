@@ -27,6 +27,7 @@ from export.verification.parity import VerificationError, relative_error
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack
+from keras_bert.text.tokenizer import BertTokenizer
 
 SIGNATURE = "text"
 TEXT_OPS = ("FastBertNormalize", "FastWordpieceTokenizeWithOffsets")
@@ -66,7 +67,7 @@ def convert_strings(
     return Artifact(write_whole(path, content), recipe.name, (length,), len(content))
 
 
-def _check_outputs(task, content, recipe, length):
+def _check_outputs(task: Task, content: bytes, recipe: Recipe, length: int) -> None:
     """By the kernels that tensorflow-text brings for LiteRT, the same that an app links."""
     from tensorflow_text.core.pybinds import tflite_registrar
 
@@ -82,7 +83,7 @@ def _check_outputs(task, content, recipe, length):
             )
 
 
-def _pack(tokenizer, text, length):
+def _pack(tokenizer: BertTokenizer, text: tf.Tensor, length: int) -> dict[str, tf.Tensor]:
     """`[CLS] ids [SEP]` of the one text, cut and padded, by core ops that TFLite has."""
     graph = tokenizer.graph
     normalized = tf_text.FastBertNormalizer(model_buffer=tf.constant(graph.normalizer)).normalize(text)

@@ -6,15 +6,18 @@ shape with one −1 says the same. And `ops.take` lets ids below zero count from
 lookup; no id is.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from export.file.contents import type_name
-from export.file.editor import editors
+from export.file.editor import GraphEditor, editors
+from export.file.parsed import Operator, Subgraph, TFLiteFile
 
 
-def fit_delegate(model) -> None:
+def fit_delegate(file: TFLiteFile) -> None:
     """Rewrite a parsed file in place; what cannot be said more simply stays."""
-    for editor in editors(model):
+    for editor in editors(file):
         _take_ids_as_they_are(editor)
         operators = []
         for operator in editor.graph.operators:
@@ -28,7 +31,7 @@ def fit_delegate(model) -> None:
         _drop_unread(editor.graph)
 
 
-def _drop_unread(graph):
+def _drop_unread(graph: Subgraph) -> None:
     """Leave out the operators whose outputs nobody reads."""
     before = None
     while before != len(graph.operators):
@@ -40,7 +43,7 @@ def _drop_unread(graph):
 # === Lookups ===
 
 
-def _take_ids_as_they_are(editor):
+def _take_ids_as_they_are(editor: GraphEditor) -> None:
     """`GATHER(table, SELECT(ids < 0, ids + rows, ids))` as `GATHER(table, ids)`."""
     makers = {int(output): operator for operator in editor.graph.operators for output in operator.outputs}
     for operator in editor.graph.operators:
@@ -53,7 +56,7 @@ def _take_ids_as_they_are(editor):
             operator.inputs = np.array([operator.inputs[0], ids], np.int32)
 
 
-def _reads(editor, operator, name, ids, is_fine):
+def _reads(editor: GraphEditor, operator: Operator | None, name: str, ids: int, is_fine: Callable[[int], bool]) -> bool:
     """Whether an operator is the op of that name on the ids and a constant that is as it should be."""
     if operator is None or not editor.is_op(operator, name) or int(operator.inputs[0]) != ids:
         return False
@@ -64,14 +67,14 @@ def _reads(editor, operator, name, ids, is_fine):
 # === Reshapes ===
 
 
-def _fix_shape(editor, operator):
+def _fix_shape(editor: GraphEditor, operator: Operator) -> None:
     if len(operator.inputs) < 2 or editor.value(int(operator.inputs[1]), "INT32") is not None:
         return
     (result,) = operator.outputs
     shape = editor.extents(result)
     for reader in editor.uses(result):
         if editor.is_op(reader, "FULLY_CONNECTED") and reader.inputs[0] == result and len(shape) == 2:
-            shape[1] = int(editor.tensor(reader.inputs[1]).shape[1])
+            shape[1] = editor.shape(reader.inputs[1])[1]
             editor.tensor(result).shape = np.array([1, shape[1]], np.int32)
             editor.tensor(result).shapeSignature = np.array(shape, np.int32)
     if shape.count(-1) > 1:
@@ -83,15 +86,15 @@ def _fix_shape(editor, operator):
 # === Slices ===
 
 
-def _keep_dimensions(editor, operator):
+def _keep_dimensions(editor: GraphEditor, operator: Operator) -> list[Operator]:
     """`x[:, 0]` as `x[:, 0:1]` and a reshape; any other slice as it is."""
     options, (result,) = operator.builtinOptions, operator.outputs
     source, *bounds = (int(index) for index in operator.inputs)
     begin, end, _ = (editor.value(index, "INT32") for index in bounds)
     shape, target = editor.extents(source), editor.extents(result)
-    is_known = begin is not None and end is not None and len(begin) == len(shape)
-    is_plain = is_known and not (options.ellipsisMask or options.newAxisMask)
-    if not is_plain or not target or not options.shrinkAxisMask or target.count(-1) > 1:
+    if begin is None or end is None or len(begin) != len(shape) or options.ellipsisMask or options.newAxisMask:
+        return [operator]
+    if not target or not options.shrinkAxisMask or target.count(-1) > 1:
         return [operator]
     removed = [axis for axis in range(len(shape)) if options.shrinkAxisMask >> axis & 1]
     end, kept = end.copy(), list(target)

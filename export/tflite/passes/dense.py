@@ -8,15 +8,17 @@ copied from shape to shape. A room of its own because it must come before anythi
 
 import numpy as np
 
-from export.file.editor import editors
+from export.file.editor import GraphEditor, editors
+from export.file.parsed import Operator, TFLiteFile
 
 _KEEPS_DIMENSIONS = 5  # the first version of FULLY_CONNECTED that can
+Scaled = dict[tuple[int, float], int]  # a buffer and a factor → the buffer of their product
 
 
-def join_dense_layers(model) -> None:
+def join_dense_layers(file: TFLiteFile) -> None:
     """Rewrite a parsed float file in place; an ADD or MUL that is no part of a dense layer stays."""
-    scaled: dict = {}  # signatures share their weights
-    for editor in editors(model):
+    scaled: Scaled = {}  # signatures share their weights
+    for editor in editors(file):
         for operator in list(editor.graph.operators):
             if editor.is_op(operator, "FULLY_CONNECTED"):
                 if _has_no_bias(operator):
@@ -28,18 +30,21 @@ def join_dense_layers(model) -> None:
 # === Biases ===
 
 
-def _has_no_bias(operator):
+def _has_no_bias(operator: Operator) -> bool:
     return len(operator.inputs) < 3 or operator.inputs[2] < 0
 
 
-def _take_bias(editor, product):
+def _take_bias(editor: GraphEditor, product: Operator) -> None:
     reshape = _only_reader(editor, int(product.outputs[0]), "RESHAPE")
-    addition = reshape and _only_reader(editor, int(reshape.outputs[0]), "ADD")
-    if not addition or _is_activated(product):
+    if reshape is None or _is_activated(product):
         return
-    place, values = _constant_beside(editor, addition, int(reshape.outputs[0]))
-    width = int(editor.tensor(int(product.inputs[1])).shape[0])
-    if values is None or values.shape != (width,) or editor.tensor(int(reshape.outputs[0])).shape[-1] != width:
+    reshaped = int(reshape.outputs[0])
+    addition = _only_reader(editor, reshaped, "ADD")
+    if addition is None:
+        return
+    place, values = _constant_beside(editor, addition, reshaped)
+    width = editor.shape(int(product.inputs[1]))[0]
+    if values is None or values.shape != (width,) or editor.shape(reshaped)[-1] != width:
         return
     product.inputs = np.array([*product.inputs[:2], place], np.int32)
     product.builtinOptions.fusedActivationFunction = addition.builtinOptions.fusedActivationFunction
@@ -50,14 +55,14 @@ def _take_bias(editor, product):
 # === Shapes ===
 
 
-def _keep_dimensions(editor, product):
+def _keep_dimensions(editor: GraphEditor, product: Operator) -> None:
     """`[1, T, in]` into the product and `[1, T, out]` out of it, without the reshapes to `[T, …]` and back."""
     before = next((one for one in editor.graph.operators if int(product.inputs[0]) in one.outputs), None)
     after = _only_reader(editor, int(product.outputs[0]), "RESHAPE")
     if before is None or after is None or not editor.is_op(before, "RESHAPE"):
         return
     source, result = int(before.inputs[0]), int(after.outputs[0])
-    width, depth = (int(extent) for extent in editor.tensor(int(product.inputs[1])).shape)
+    width, depth = editor.shape(int(product.inputs[1]))
     extents = editor.extents(result)
     if extents[-1] != width or extents.count(-1) > 1:
         return
@@ -68,14 +73,14 @@ def _keep_dimensions(editor, product):
     product.inputs = np.array([source, *product.inputs[1:]], np.int32)
     product.outputs = np.array([result], np.int32)
     product.builtinOptions.keepNumDims = True
-    version = editor.model.operatorCodes[product.opcodeIndex].version
+    version = editor.file.operatorCodes[product.opcodeIndex].version
     product.opcodeIndex = editor.opcode("FULLY_CONNECTED", max(version, _KEEPS_DIMENSIONS))
     _drop(editor, after)
     if not editor.uses(int(before.outputs[0])):
         _drop(editor, before)
 
 
-def _reshaped(editor, reshape, result, extents):
+def _reshaped(editor: GraphEditor, reshape: Operator, result: int, extents: list[int]) -> int | None:
     """The result of a reshape with another shape, where one op alone reads it; else `None`."""
     if len(editor.uses(result)) > 1 or result in editor.graph.outputs:
         return None
@@ -90,7 +95,7 @@ def _reshaped(editor, reshape, result, extents):
 # === Factors ===
 
 
-def _take_factor(editor, product, scaled):
+def _take_factor(editor: GraphEditor, product: Operator, scaled: Scaled) -> None:
     product_of = _only_reader(editor, int(product.outputs[0]), "MUL")
     if not product_of or _is_activated(product) or _is_activated(product_of):
         return
@@ -112,22 +117,22 @@ def _take_factor(editor, product, scaled):
 # === What all of them need ===
 
 
-def _is_activated(operator):
+def _is_activated(operator: Operator) -> bool:
     return bool(operator.builtinOptions.fusedActivationFunction)
 
 
-def _constant_beside(editor, operator, index):
+def _constant_beside(editor: GraphEditor, operator: Operator, index: int) -> tuple[int, np.ndarray] | tuple[None, None]:
     """The constant that an operator takes beside a tensor, and its values; `None` twice where there is none."""
     places = [int(other) for other in operator.inputs if other != index]
     values = editor.value(places[0]) if len(places) == 1 else None
     return (None, None) if values is None else (places[0], values)
 
 
-def _drop(editor, operator):
+def _drop(editor: GraphEditor, operator: Operator) -> None:
     editor.graph.operators = [one for one in editor.graph.operators if one is not operator]
 
 
-def _only_reader(editor, index, name):
+def _only_reader(editor: GraphEditor, index: int, name: str) -> Operator | None:
     """The op that alone reads a tensor, where it is of that name."""
     if index in editor.graph.outputs:
         return None

@@ -7,15 +7,16 @@ tokens looks up the first 128. Files for given lengths have those rows alone alr
 import numpy as np
 
 from export.file.editor import drop_unused, editors
+from export.file.parsed import TFLiteFile
 
 
-def drop_positions(model, longest: int) -> None:
+def drop_positions(file: TFLiteFile, longest: int) -> None:
     """Shorten the position tables of a parsed file in place to the first `longest` rows.
 
     A table of positions is one whose rows are looked up by RANGE, as `BertEmbeddings` does for a length that is known
     at run time. A longer row is then an error of the lookup.
     """
-    for editor in editors(model):
+    for editor in editors(file):
         counted = {
             int(output)
             for operator in editor.graph.operators
@@ -36,4 +37,4 @@ def drop_positions(model, longest: int) -> None:
             tensor = editor.tensor(table)
             tensor.buffer = editor.buffer(values[:longest])
             tensor.shape = np.array([longest, values.shape[1]], np.int32)
-    drop_unused(model)
+    drop_unused(file)

@@ -21,7 +21,7 @@ from export.file.archive import append_files, read_files
 from export.file.check import CALLS, INTEGER_OPS, OPS_BY_INPUTS, TYPES, check_file
 from export.file.contents import parse, schema, serialize
 from export.file.ops import audit_ops
-from export.file.tables import ModelTable
+from export.file.tables import FileTable
 from export.tflite.float_graph import trace_float_graph
 from tests.export.runtime.test_runtime import new_classifier
 
@@ -77,15 +77,15 @@ def ask(reader, tmp_path):
 
 def with_graph(content, change):
     """The same file with a change of its graph, and the files behind it."""
-    model = parse(content)
-    change(model)
-    return append_files(serialize(model), read_files(content, dict.fromkeys(FILES, 1 << 20)))
+    file = parse(content)
+    change(file)
+    return append_files(serialize(file), read_files(content, dict.fromkeys(FILES, 1 << 20)))
 
 
 def test_an_undamaged_file_answers(contents, ask):
     for content in contents.values():
         assert ask("same.tflite", content) == "answer"
-        assert ask("again.tflite", with_graph(content, lambda model: None)) == "answer"
+        assert ask("again.tflite", with_graph(content, lambda file: None)) == "answer"
 
 
 def test_files_cut_short_anywhere(content, ask):
@@ -96,7 +96,7 @@ def test_files_cut_short_anywhere(content, ask):
 def graph_places(content):
     """The bytes of a file that are no weights: where damage does not only change numbers."""
     weights = np.zeros(content.index(b"PK\3\4"), bool)
-    for buffer in ModelTable(content).buffers:
+    for buffer in FileTable(content).buffers:
         data = buffer.vector(0, item_size=1)
         if len(data) > 256:
             weights[data.start : data.stop] = True
@@ -133,66 +133,66 @@ def test_damage_in_the_files_behind_the_graph(content, ask):
 # === On purpose ===
 
 
-def leave_out_an_input(model):
+def leave_out_an_input(file):
     """LiteRT takes −1 for an input that may be missing, and reads it all the same."""
-    for operator in model.subgraphs[0].operators:
-        code = model.operatorCodes[operator.opcodeIndex]
+    for operator in file.subgraphs[0].operators:
+        code = file.operatorCodes[operator.opcodeIndex]
         if code.builtinCode == schema().BuiltinOperator.RESHAPE:
             operator.inputs = np.array([-1, *operator.inputs[1:]], np.int32)
 
 
-def call_itself(model):
+def call_itself(file):
     code = schema().OperatorCodeT()
     code.builtinCode = code.deprecatedBuiltinCode = schema().BuiltinOperator.WHILE
-    model.operatorCodes.append(code)
+    file.operatorCodes.append(code)
     operator, options = schema().OperatorT(), schema().WhileOptionsT()
     operator.opcodeIndex, operator.builtinOptionsType = (
-        len(model.operatorCodes) - 1,
+        len(file.operatorCodes) - 1,
         schema().BuiltinOptions.WhileOptions,
     )
-    operator.inputs = operator.outputs = np.array(model.subgraphs[0].inputs, np.int32)
+    operator.inputs = operator.outputs = np.array(file.subgraphs[0].inputs, np.int32)
     operator.builtinOptions = options  # condition and body are graph 0, in which it stands
-    model.subgraphs[0].operators.insert(0, operator)
+    file.subgraphs[0].operators.insert(0, operator)
 
 
-def take_another_op(model):
+def take_another_op(file):
     """A STRIDED_SLICE reads its fourth input without asking whether there is one."""
-    builtins = [code.builtinCode for code in model.operatorCodes]
+    builtins = [code.builtinCode for code in file.operatorCodes]
     slices = builtins.index(schema().BuiltinOperator.STRIDED_SLICE)
     products = builtins.index(schema().BuiltinOperator.BATCH_MATMUL)
-    next(one for one in model.subgraphs[0].operators if one.opcodeIndex == products).opcodeIndex = slices
+    next(one for one in file.subgraphs[0].operators if one.opcodeIndex == products).opcodeIndex = slices
 
 
-def write_to_a_constant(model):
+def write_to_a_constant(file):
     """Constants are the file's own pages, which nobody may write to."""
-    graph = model.subgraphs[0]
+    graph = file.subgraphs[0]
     table = max(graph.tensors, key=lambda one: 0 if one.shape is None else np.prod(one.shape))
     graph.tensors[graph.operators[20].outputs[0]].buffer = table.buffer
 
 
-def lead_a_signature_out(model):
-    model.signatureDefs[0].subgraphIndex = 25
+def lead_a_signature_out(file):
+    file.signatureDefs[0].subgraphIndex = 25
 
 
-def lead_an_input_out(model):
-    model.signatureDefs[0].inputs[0].tensorIndex = 2**32 - 1
+def lead_an_input_out(file):
+    file.signatureDefs[0].inputs[0].tensorIndex = 2**32 - 1
 
 
-def lose_a_tensor(model):
-    model.subgraphs[0].outputs = np.array([9999], np.int32)
+def lose_a_tensor(file):
+    file.subgraphs[0].outputs = np.array([9999], np.int32)
 
 
-def lose_an_op(model):
-    model.subgraphs[0].operators[3].opcodeIndex = 77
+def lose_an_op(file):
+    file.subgraphs[0].operators[3].opcodeIndex = 77
 
 
-def lose_a_buffer(model):
-    model.subgraphs[0].tensors[5].buffer = 9999
+def lose_a_buffer(file):
+    file.subgraphs[0].tensors[5].buffer = 9999
 
 
-def claim_memory(model):
+def claim_memory(file):
     """A table of 2³¹ rows, of which the file has 21."""
-    tensor = max(model.subgraphs[0].tensors, key=lambda one: 0 if one.shape is None else np.prod(one.shape))
+    tensor = max(file.subgraphs[0].tensors, key=lambda one: 0 if one.shape is None else np.prod(one.shape))
     tensor.shape = np.array([2**31 - 1, 2**20], np.int32)
 
 
@@ -231,33 +231,33 @@ def test_numbers_of_ops_are_those_of_the_schema():
 # === Scales and zero points ===
 
 
-def integer_product(model):
+def integer_product(file):
     """The tensors of the first product of integers: what goes in, the weights, what comes out."""
-    tensors = model.subgraphs[0].tensors
-    for operator in model.subgraphs[0].operators:
+    tensors = file.subgraphs[0].tensors
+    for operator in file.subgraphs[0].operators:
         found = [tensors[index] for index in (*operator.inputs[:2], operator.outputs[0])]
-        if operator_name(model, operator) == "FULLY_CONNECTED" and found[0].type == schema().TensorType.INT8:
+        if operator_name(file, operator) == "FULLY_CONNECTED" and found[0].type == schema().TensorType.INT8:
             return found
     raise AssertionError("no product of integers")
 
 
-def operator_name(model, operator):
+def operator_name(file, operator):
     names = {number: name for name, number in vars(schema().BuiltinOperator).items()}
-    return names[model.operatorCodes[operator.opcodeIndex].builtinCode]
+    return names[file.operatorCodes[operator.opcodeIndex].builtinCode]
 
 
 def set_numbers(place, field, values):
     """Gives a tensor of the product other scales, zero points or another dimension; `None` leaves them out."""
 
-    def change(model):
-        setattr(integer_product(model)[place].quantization, field, values)
+    def change(file):
+        setattr(integer_product(file)[place].quantization, field, values)
 
     return change
 
 
 def set_type(place, name):
-    def change(model):
-        tensor = integer_product(model)[place]
+    def change(file):
+        tensor = integer_product(file)[place]
         tensor.type, tensor.quantization.zeroPoint = getattr(schema().TensorType, name), np.array([0])
 
     return change
@@ -266,8 +266,8 @@ def set_type(place, name):
 def set_one(place, field, value):
     """The last of the numbers alone."""
 
-    def change(model):
-        quantization = integer_product(model)[place].quantization
+    def change(file):
+        quantization = integer_product(file)[place].quantization
         numbers = getattr(quantization, field).copy()
         numbers[-1] = value
         setattr(quantization, field, numbers)
@@ -275,19 +275,19 @@ def set_one(place, field, value):
     return change
 
 
-def tell_of_blocks(model):
-    quantization = integer_product(model)[1].quantization
+def tell_of_blocks(file):
+    quantization = integer_product(file)[1].quantization
     quantization.detailsType = schema().QuantizationDetails.BlockwiseQuantization
     quantization.details = schema().BlockwiseQuantizationT()
     quantization.details.scales = 100_000
 
 
-def add_integers(model):
+def add_integers(file):
     """LiteRT ends the process where the scale of a sum is too small for its parts."""
-    result = integer_product(model)[2]
-    graph = model.subgraphs[0]
+    result = integer_product(file)[2]
+    graph = file.subgraphs[0]
     product = next(one for one in graph.operators if graph.tensors[one.outputs[0]] is result)
-    addition = next(one for one in graph.operators if operator_name(model, one) == "ADD")
+    addition = next(one for one in graph.operators if operator_name(file, one) == "ADD")
     product.opcodeIndex, product.inputs = addition.opcodeIndex, product.inputs[[0, 0]]
     product.builtinOptionsType, product.builtinOptions = addition.builtinOptionsType, addition.builtinOptions
     result.quantization.scale = np.array([1e-20], np.float32)
@@ -330,8 +330,8 @@ def test_numbers_that_no_integers_have(static, ask, change, words):
 def test_scales_for_the_inputs_of_a_square_matrix(static, ask):
     """As many as its outputs, and in their place."""
 
-    def change(model):
-        square = next(one for one in model.subgraphs[0].tensors if one.type == TYPES["INT8"] and is_square(one))
+    def change(file):
+        square = next(one for one in file.subgraphs[0].tensors if one.type == TYPES["INT8"] and is_square(one))
         square.quantization.quantizedDimension = 1
 
     def is_square(tensor):

@@ -46,9 +46,9 @@ def described(plain):
     return add_metadata(plain, **SETTINGS)
 
 
-def with_files(model, files, **options):
-    """A model with an archive behind it that `add_metadata` would not write."""
-    buffer = io.BytesIO(model)
+def with_files(content, files, **options):
+    """A TFLite file with an archive behind it that `add_metadata` would not write."""
+    buffer = io.BytesIO(content)
     buffer.seek(0, io.SEEK_END)
     with zipfile.ZipFile(buffer, "w", **options) as archive:
         for name, content in files:
@@ -56,16 +56,16 @@ def with_files(model, files, **options):
     return buffer.getvalue()
 
 
-def archive_of(model):
-    """The files behind a model, in order, and the model without them."""
-    with zipfile.ZipFile(io.BytesIO(model)) as archive:
+def archive_of(content):
+    """The files behind a TFLite file, in order, and the file without them."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
-        return files, model[: min(entry.header_offset for entry in archive.infolist())]
+        return files, content[: min(entry.header_offset for entry in archive.infolist())]
 
 
-def pack_model(model):
+def pack_file(file):
     builder = flatbuffers.Builder(1 << 16)
-    builder.Finish(model.Pack(builder), b"TFL3")
+    builder.Finish(file.Pack(builder), b"TFL3")
     return bytes(builder.Output())
 
 
@@ -92,8 +92,8 @@ def test_weights_stay_aligned_and_answers_are_the_same_bits(plain, described):
     old, new = (
         [buffer.Vector(buffer.Offset(4)) for buffer in buffers if buffer.Offset(4)]
         for buffers in (
-            [model.Buffers(index)._tab for index in range(model.BuffersLength())]
-            for model in (tflite.Model.GetRootAs(content, 0) for content in (plain, described))
+            [root.Buffers(index)._tab for index in range(root.BuffersLength())]
+            for root in (tflite.Model.GetRootAs(content, 0) for content in (plain, described))
         )
     )
     assert len({(after - before) for before, after in zip(old, new[:-1], strict=True)}) == 1  # moved as one
@@ -168,20 +168,20 @@ def test_classifier_without_probabilities_is_refused():
 
 
 def test_buffers_behind_the_flatbuffer_are_refused(plain):
-    model = tflite.ModelT.InitFromPackedBuf(plain, 0)
-    model.buffers[2].offset, model.buffers[2].size, model.buffers[2].data = 4096, 64, None
+    file = tflite.ModelT.InitFromPackedBuf(plain, 0)
+    file.buffers[2].offset, file.buffers[2].size, file.buffers[2].data = 4096, 64, None
     with pytest.raises(ValueError, match="Buffer 2 is stored behind the flatbuffer.*inline first"):
-        add_metadata(pack_model(model), **SETTINGS)
+        add_metadata(pack_file(file), **SETTINGS)
 
 
 def test_weights_in_other_files_are_refused(plain):
     """TFLite's schema has two fields for that, behind the eight that we know; this fails where it gets another."""
-    model = tflite.ModelT.InitFromPackedBuf(plain, 0)
-    assert list(vars(model))[8:] == ["externalBufferGroups", "externalBuffers"]
+    file = tflite.ModelT.InitFromPackedBuf(plain, 0)
+    assert list(vars(file))[8:] == ["externalBufferGroups", "externalBuffers"]
     assert list(vars(tflite.BufferT())) == ["data", "offset", "size"]
-    model.externalBuffers = [tflite.ExternalBufferT()]
+    file.externalBuffers = [tflite.ExternalBufferT()]
     with pytest.raises(ValueError, match="weights are in files of their own"):
-        add_metadata(pack_model(model), **SETTINGS)
+        add_metadata(pack_file(file), **SETTINGS)
 
 
 def test_only_whole_tflite_files_get_metadata(plain, described):
@@ -235,31 +235,31 @@ def test_plain_and_foreign_files_are_errors(plain, described, tmp_path):
 
 @pytest.mark.parametrize("missing", ["vocab.txt", "keras_bert_task.json"])
 def test_missing_files_are_named(described, missing):
-    files, model = archive_of(described)
+    files, content = archive_of(described)
     with pytest.raises(ValueError, match=f"it has no {missing}"):
-        read_metadata(with_files(model, [(name, files[name]) for name in files if name != missing]))
+        read_metadata(with_files(content, [(name, files[name]) for name in files if name != missing]))
 
 
 @pytest.mark.parametrize("name", ["../labels.txt", "/etc/passwd", "..", "a\\b", "C:x", "directory/"])
 def test_strange_names_are_refused(described, name):
-    files, model = archive_of(described)
+    files, content = archive_of(described)
     with pytest.raises(ValueError, match="expected plain names"):
-        read_metadata(with_files(model, [*files.items(), (name, b"x")]))
+        read_metadata(with_files(content, [*files.items(), (name, b"x")]))
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")  # zipfile's own, while the test writes
 def test_bombs_are_refused_before_they_are_read(described):
-    files, model = archive_of(described)
+    files, content = archive_of(described)
     rest = [item for item in files.items() if item[0] != "vocab.txt"]
     bombs = {
         "compressed or encrypted": with_files(
-            model, [*rest, ("vocab.txt", b"a" * (64 << 20))], compression=zipfile.ZIP_DEFLATED
+            content, [*rest, ("vocab.txt", b"a" * (64 << 20))], compression=zipfile.ZIP_DEFLATED
         ),
-        "has 33,554,432 bytes; expected at most": with_files(model, [*rest, ("vocab.txt", b"a" * (32 << 20))]),
-        "more than 1,000,000 lines": with_files(model, [*rest, ("vocab.txt", b"\n" * (8 << 20))]),
-        "claims 40000 files": with_files(model, [(f"{index}", b"") for index in range(40_000)]),
-        "each once": with_files(model, [*files.items(), ("vocab.txt", b"a")]),
-        "cut short": with_files(model, list(files.items()))[:-2] + b"\1\0x",  # a comment
+        "has 33,554,432 bytes; expected at most": with_files(content, [*rest, ("vocab.txt", b"a" * (32 << 20))]),
+        "more than 1,000,000 lines": with_files(content, [*rest, ("vocab.txt", b"\n" * (8 << 20))]),
+        "claims 40000 files": with_files(content, [(f"{index}", b"") for index in range(40_000)]),
+        "each once": with_files(content, [*files.items(), ("vocab.txt", b"a")]),
+        "cut short": with_files(content, list(files.items()))[:-2] + b"\1\0x",  # a comment
     }
     for message, content in bombs.items():
         tracemalloc.start()
@@ -303,12 +303,12 @@ def test_sizes_that_are_not_true_are_errors(described):
     ],
 )
 def test_settings_that_make_no_sense_are_errors(described, change, message):
-    files, model = archive_of(described)
+    files, content = archive_of(described)
     if isinstance(change, dict):
         change = json.dumps(json.loads(files["keras_bert_task.json"]) | change).encode()
     files["keras_bert_task.json"] = change
     with pytest.raises(ValueError, match=message):
-        read_metadata(with_files(model, files.items()))
+        read_metadata(with_files(content, files.items()))
 
 
 def test_damage_anywhere_behind_the_model_is_an_error_or_harmless(described):

@@ -228,12 +228,12 @@ def test_a_damaged_file_is_an_error_and_no_crash(dynamic):
 def test_buffers_behind_the_flatbuffer_are_put_inline(dynamic):
     content = dynamic.path.read_bytes()
     assert put_buffers_inline(content) is content
-    model = parse(content)
-    largest = max((one for one in model.buffers if one.data is not None), key=lambda one: len(one.data))
+    file = parse(content)
+    largest = max((one for one in file.buffers if one.data is not None), key=lambda one: len(one.data))
     data = bytes(largest.data)
     largest.data, largest.offset, largest.size = None, 2, len(data)
-    largest.offset = -(-len(serialize(model)) // 16) * 16
-    outside = serialize(model).ljust(largest.offset, b"\0") + data
+    largest.offset = -(-len(serialize(file)) // 16) * 16
+    outside = serialize(file).ljust(largest.offset, b"\0") + data
     assert describe(outside).bytes_by_type == describe(content).bytes_by_type
     inline = put_buffers_inline(outside)
     # A zip that is appended must not move what offsets point at, so none may be left.
@@ -241,8 +241,8 @@ def test_buffers_behind_the_flatbuffer_are_put_inline(dynamic):
     assert any(one.data is not None and bytes(one.data) == data for one in buffers)
     row = {name: np.ones((1, 6), np.int32) for name in ("token_ids", "segment_ids", "padding_mask")}
     before, after = (
-        Interpreter(model_content=file).get_signature_runner("dynamic")(**row)["probabilities"]
-        for file in (content, inline)
+        Interpreter(model_content=one).get_signature_runner("dynamic")(**row)["probabilities"]
+        for one in (content, inline)
     )
     np.testing.assert_array_equal(before, after)
     with pytest.raises(ValueError, match="a buffer ends at byte"):

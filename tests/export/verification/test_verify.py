@@ -141,10 +141,10 @@ def test_convert_writes_nothing_that_differs_from_its_model(exported, tmp_path, 
 
 def damage(content):
     """Change the largest constant by a little."""
-    model = parse(content)
-    largest = max((one for one in model.buffers if one.data is not None), key=lambda one: len(one.data))
+    file = parse(content)
+    largest = max((one for one in file.buffers if one.data is not None), key=lambda one: len(one.data))
     largest.data = (np.frombuffer(largest.data.tobytes(), np.float32) * 1.01).view(np.uint8)
-    return serialize(model)
+    return serialize(file)
 
 
 def test_a_device_that_reads_otherwise_is_an_error(exported, tmp_path, monkeypatch):
