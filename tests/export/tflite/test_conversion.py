@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_tasks
 from ai_edge_litert.interpreter import Interpreter, InterpreterWithCustomOps
 
 import export
@@ -21,7 +22,6 @@ from export.verification.parity import VerificationError
 from keras_bert import TextClassifier, pack
 from keras_bert.decoding import softmax
 from keras_bert.tasks.base.saved_tasks import load_task
-from tests import tiny_tasks
 
 TEXTS = ["the film was good", "The PLOT, is dull!", "", "é very fine cast " * 10]
 

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+import tiny_tasks
 from places import ROOT
 
 import export
@@ -22,7 +23,6 @@ from keras_bert.model.config import BertConfig
 from keras_bert.tasks.classification.task import TextClassifier
 from keras_bert.tasks.generation.task import Seq2Seq
 from keras_bert.text.tokenizer import BertTokenizer
-from tests import tiny_tasks
 
 WORDS = [
     *(f"w{number}" for number in range(30)),
