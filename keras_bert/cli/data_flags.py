@@ -1,7 +1,7 @@
 """What the commands that read files share: their flags, the rows that these describe, and plain lines.
 
-Takes parsed arguments, gives `Rows`. A room of its own because `finetune` and `evaluate` must read the same file in the
-same way, and so must `predict` and `generate`.
+Takes parsed arguments, gives `TextRows`: `finetune` and `evaluate` must read the same file in the same way, and so
+must `predict` and `generate`.
 """
 
 from collections.abc import Callable, Sequence

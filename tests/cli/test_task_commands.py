@@ -8,7 +8,7 @@ from tiny_tasks import pretrained_directory, reviews
 from keras_bert import load_task
 from keras_bert.cli import main
 from keras_bert.cli.tasks.table import find_task
-from keras_bert.data.labelled_texts import Example, RowReport, Rows
+from keras_bert.data.labelled_texts import Example, RowReport, TextRows
 from keras_bert.tasks.question_answering.files import as_questions
 from keras_bert.tasks.tagging.files import read_tagged
 
@@ -184,7 +184,7 @@ def test_kinds_come_from_all_rows(tmp_path, capsys):
 def test_whole_sentences_and_contexts_are_held_out(capsys):
     labels = ["good", "bad", "bad"]
     examples = [Example(f"text {row // 3}", f"aspect {row}", labels[row % 3], row) for row in range(90)]
-    train, validation = held_out("aspect", Rows(tuple(examples), RowReport((), 90, 90)))
+    train, validation = held_out("aspect", TextRows(tuple(examples), RowReport((), 90, 90)))
     assert len(validation) == 9 and not {row.text for row in train} & {row.text for row in validation}
     pairs = [(f"what {row}", f"it is in Rome {row // 4}") for row in range(80)]
     train, validation = held_out("question_answering", as_questions(pairs, ["Rome"] * 80))
