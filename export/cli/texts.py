@@ -7,8 +7,8 @@ as for `finetune`, so that the file which a model was measured on is read the sa
 from pathlib import Path
 
 from export.runtime.readers import find_reader
-from keras_bert.cli.data_flags import read_columns
-from keras_bert.cli.tasks.table import find_task
+from keras_bert.tasks.base.registry import find_task
+from keras_bert.tasks.base.task_flags import read_columns
 
 
 def read_lengths(words: str) -> tuple[int, ...] | str | None:
@@ -38,7 +38,7 @@ def read_examples(arguments, path: str, task):
     """What a file is made or verified with: the lines of a .txt file, or labelled data as `finetune` takes it."""
     if Path(path).suffix == ".txt":
         return read_texts(path, task)
-    return find_task(task.name).read(arguments, path, "dev", getattr(task, "kind", None))
+    return find_task(task.name).read(arguments, path, "dev", task)
 
 
 def read_calibration(arguments, path: str, task):

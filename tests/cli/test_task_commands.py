@@ -7,8 +7,8 @@ from tiny_tasks import pretrained_directory, reviews
 
 from keras_bert import load_task
 from keras_bert.cli import main
-from keras_bert.cli.tasks.table import find_task
 from keras_bert.data.labelled_texts import Example, RowReport, TextRows
+from keras_bert.tasks.base.registry import find_task
 from keras_bert.tasks.question_answering.files import as_questions
 from keras_bert.tasks.tagging.files import read_tagged
 

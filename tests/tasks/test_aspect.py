@@ -11,10 +11,10 @@ import pytest
 import keras_bert
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.cli import main, make_parser
-from keras_bert.cli.tasks.table import find_task
 from keras_bert.decoding.labels import AspectPolarity
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
+from keras_bert.tasks.base.registry import find_task
 from keras_bert.tasks.classification.aspect import AspectClassifier
 from keras_bert.tasks.classification.aspect_files import read_aspects
 from keras_bert.text.tokenizer import BertTokenizer

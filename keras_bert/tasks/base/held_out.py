@@ -1,7 +1,6 @@
 """Rows without `--validation` → rows to train on, and a tenth of them to measure on.
 
-A room of its own because a score is as good as what it is measured on: what shares a sentence or a context stays on one
-side, and classes keep their shares.
+What shares a sentence or a context stays on one side, and classes keep their shares.
 """
 
 from collections import Counter
@@ -9,27 +8,39 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from keras_bert.cli.output import note
+from keras_bert.system.notes import note
 
 _FEW = 10  # with fewer groups than this, one of them would be more than a tenth
+
+
+def hold_out(rows: Any) -> tuple:
+    """A tenth in which each class has its share; where rows have no label, a tenth by chance.
+
+    Example:
+        >>> train, validation = hold_out(list(range(20)))
+        >>> len(train), len(validation)
+        (18, 2)
+    """
+    return hold_out_classes(rows) if all(hasattr(row, "label") for row in rows) else hold_out_tenth(rows)
 
 
 def hold_out_tenth(rows: Any, key: Callable | None = None, noun: str = "") -> tuple:
     """A tenth by chance; at least one row stays on each side.
 
     Args:
-        rows: The rows of a task, in their own type.
+        rows: The rows of a task, in their own type; those with a `report` keep it.
         key: What rows that belong together have in common.
         noun: What that is called.
     """
+    import numpy as np
+
     _check_count(rows)
     groups = _groups(rows, key, noun)
     order = np.random.default_rng(0).permutation(len(groups))
     count = max(1, len(groups) // 10)
     parts = (tuple(row for index in part for row in groups[int(index)]) for part in (order[count:], order[:count]))
-    train, validation = (type(rows)(part, rows.report) for part in parts)
+    report = getattr(rows, "report", None)
+    train, validation = (list(part) if report is None else type(rows)(part, report) for part in parts)
     return train, validation
 
 
