@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from places import ROOT
@@ -97,3 +98,13 @@ def test_public_names_resolve_and_have_docstrings():
         for name in set(package.__all__) - {"__version__"}:
             assert getattr(package, name).__doc__, name
             assert name in dir(package)
+
+
+@pytest.mark.parametrize("top", ORDER)
+def test_type_checkers_see_the_same_public_names(top):
+    package = import_module(top)
+    tree = ast.parse((ROOT / top / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    seen = [(alias.name, line.module) for line in block.body for alias in line.names if alias.name == alias.asname]
+    assert sorted(seen) == sorted((name, f"{top}.{home}") for name, home in package._HOMES.items())
+    assert set(package.__all__) - {"__version__"} == set(package._HOMES)
