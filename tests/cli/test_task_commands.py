@@ -46,7 +46,7 @@ def test_pooling_is_the_user_s_choice(finetuned, tmp_path, capsys):
     assert main([*command, *flags, "--pooling", "mean"]) == 0
     assert load_task(tmp_path / "out").config.pooling == "mean"
     assert main([*command, "--pooling", "mean", "--task", "tagging"]) == 1
-    assert "--pooling is for --task classification" in capsys.readouterr().err
+    assert "--pooling is for --task aspect, classification, intent_slots, not for tagging" in capsys.readouterr().err
 
 
 def test_predict_answers(finetuned, capsys):
