@@ -14,6 +14,9 @@ _HOMES = {
     "deploy": "deployment.deploying",
     "save_serving": "serving.saving",
     "write_package": "deployment.packages",
+    # === Tasks of your own ===
+    "ExportedTask": "tasks.base.definition",
+    "register_export": "tasks.base.registry",
     # === On the device ===
     "load": "runtime",
     # === Files ===
@@ -59,6 +62,8 @@ if TYPE_CHECKING:
     from export.search.candidates import ModelPlan as ModelPlan
     from export.search.proposals import list_candidates as list_candidates
     from export.serving.saving import save_serving as save_serving
+    from export.tasks.base.definition import ExportedTask as ExportedTask
+    from export.tasks.base.registry import register_export as register_export
     from export.tflite.conversion import convert as convert
     from export.verification.latency import benchmark as benchmark
     from export.verification.parity import verify as verify

@@ -29,8 +29,8 @@ ORDER = {
     "export": (
         "recipes",
         "file",
-        "runtime",
         "tasks",
+        "runtime",
         "distillation",
         "serving",
         "verification",

@@ -14,7 +14,7 @@ from export.compression.layers import remove_layers
 from export.compression.students import pick_layers, take_layers
 from export.file.ops import audit_ops
 from export.runtime import load
-from export.tasks.measuring import measure, prepare, training_step
+from export.tasks.base.measuring import measure, prepare, training_step
 from export.tflite.conversion import convert
 from keras_bert.checkpoint import CheckpointError, save_pretrained
 from keras_bert.decoding import softmax

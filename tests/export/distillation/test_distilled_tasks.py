@@ -12,8 +12,8 @@ from tiny_tasks import CONFIG, VOCABULARY, reviews
 from export.compression.students import make_student
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors
 from export.distillation.training import distill, plan_distillation
-from export.tasks.measuring import training_step
-from export.tasks.teacher_labels import label_texts
+from export.tasks.base.measuring import training_step
+from export.tasks.base.teacher_labels import label_texts
 from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.decoding.similarity import cosine_matrix

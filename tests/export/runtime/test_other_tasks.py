@@ -15,7 +15,7 @@ import export
 from export.deployment.packages import write_package
 from export.runtime import AspectJudge, Assistant, Chooser, Embedder, RelationFinder, load
 from export.serving.saving import save_serving
-from export.tasks.examples import task_reader
+from export.tasks.base.inputs import task_reader
 from export.verification.parity import verify
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.model.encoder import bert_encoder

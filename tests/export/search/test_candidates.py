@@ -18,7 +18,7 @@ from export.search.intervals import least_half_width, needed_examples, score_int
 from export.search.models import flat_texts
 from export.search.proposals import lean_sizes, list_candidates, spread_lengths, student_sizes
 from export.search.trials import SKIPPED, Trial, as_table, choose, pareto_front
-from export.tasks.outputs import app_outputs
+from export.tasks.base.registry import find_export
 from keras_bert.finetuning.recipes import Recipe
 from keras_bert.model.config import BertConfig
 from keras_bert.tasks.classification.task import TextClassifier
@@ -238,7 +238,7 @@ class FileOf:
         raw = self.task.outputs(tokenized)
         random = np.random.default_rng(0)
         raw = {name: value + self.noise * random.normal(size=value.shape) for name, value in raw.items()}
-        return app_outputs(self.task).from_task(self.task, raw, tokenized)
+        return find_export(self.task.name).from_task(self.task, raw, tokenized)
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -1,16 +1,21 @@
-"""Sources → texts that were written behind them: how a writer reads."""
+"""Generation: sources → texts that are written behind them, by a file with two graphs."""
 
 import itertools
 
 import numpy as np
 
-from export.runtime.readers.reader import Reader
-from export.runtime.readers.settings import COUNT, one_of
+from export.tasks.base.definition import ExportedTask
+from export.tasks.base.examples import PROBES, Examples
+from export.tasks.base.reader import Reader
+from export.tasks.base.registry import register_export
+from export.tasks.base.settings import COUNT, one_of
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.written_text import write_text
-from keras_bert.tasks.generation.files import as_source
+from keras_bert.tasks.generation.files import as_generation_rows, as_source
 from keras_bert.tasks.generation.rows import Room, tokenize_sources
 from keras_bert.text.tokenized_texts import TokenizedTexts
+
+# === The device ===
 
 
 class SourceReader(Reader):
@@ -20,7 +25,6 @@ class SourceReader(Reader):
     with padding behind them, which the loop around a file's graphs gives.
     """
 
-    task = "seq2seq"
     outputs = ("logits",)
     expected = {**Reader.expected, "target_length": COUNT, "keeps": one_of("start", "end")}
 
@@ -56,3 +60,38 @@ def source_rows(tokenized: TokenizedTexts) -> list[np.ndarray]:
     """
     ids, splits, _ = tokenized.packed()
     return [ids[begin:end] for begin, end in itertools.pairwise(splits)]
+
+
+# === The file ===
+
+
+def _no_single_graph(task, *others):
+    raise ValueError(
+        f"{type(task).__name__} is two graphs in a file, one that reads and one that writes a token, so it has no "
+        "outputs of its own: export.convert, load, verify and save_serving take it; what changes its model does not."
+    )
+
+
+# === Data ===
+
+
+def _read_examples(task, x, y, **columns) -> Examples:
+    """Sources alone are strings, or lists of strings; tuples are pairs of source and target."""
+    if x is None or (y is None and isinstance(x, list | tuple) and all(isinstance(one, str | list) for one in x)):
+        return Examples(list(PROBES if x is None else x))
+    rows = as_generation_rows(x, y, **columns)
+    known = all(example.target is not None for example in rows)
+    return Examples(list(rows.sources), rows if known else None)
+
+
+register_export(
+    ExportedTask(
+        name="seq2seq",
+        reader=SourceReader,
+        in_graph=_no_single_graph,
+        from_task=_no_single_graph,
+        to_task=_no_single_graph,
+        writes=True,
+        read_examples=_read_examples,
+    )
+)

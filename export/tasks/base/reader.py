@@ -1,7 +1,7 @@
-"""What reading means for every task: inputs → rows, outputs → answers, and how far two lists of answers agree.
+"""Inputs of a task → rows of tokens, and what a file gives for them → answers, in NumPy: it runs on the device.
 
-`Reader` is made from a tokenizer and from what a file says of itself, or a task before it becomes a file. A room of its
-own because what all tasks share stands here once: texts and pairs, settings, the check of the outputs' shapes.
+`Reader` is made from a tokenizer and from what a file says of itself, or a task before it becomes a file: the device,
+the checks and the calibration read texts in the same way, each with its own tokenizer.
 """
 
 from abc import ABC, abstractmethod
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from export.runtime.readers.settings import Setting, check_settings, one_of
+from export.tasks.base.settings import Setting, check_settings, one_of
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts
 
@@ -25,8 +25,6 @@ class Reader(ABC):
         kind: The task's kind, e.g. `"single_label"`, or `None`.
         settings: What else the task needs; checked, for they may come from anywhere.
     """
-
-    task: ClassVar[str]
 
     # What a file must give, and which of these have a value for each token: `[1, T, …]`.
     outputs: ClassVar[tuple[str, ...]]
@@ -53,9 +51,9 @@ class Reader(ABC):
         self.tokenizer, self.sequence_length = tokenizer, sequence_length
         self.labels, self.kind, self.settings = labels, kind, dict(settings or {})
         check_settings(self.settings, self.expected)
-        self._check()
+        self.check()
 
-    def _check(self) -> None:  # noqa: B027  not every task needs one
+    def check(self) -> None:  # noqa: B027  not every task needs one
         """An error where labels, kind and settings do not go together."""
 
     # === What a task adds ===

@@ -1,7 +1,7 @@
 """What the settings in a file may be: checks with their words, for a file may come from anywhere.
 
-Takes settings by name and what each of them must be, gives nothing or an error that names the first that is wrong. A
-room of its own because every reader lists its settings in these terms.
+Takes settings by name and what each of them must be, gives nothing or an error that names the first that is wrong.
+Every reader lists its settings in these terms.
 """
 
 import math
