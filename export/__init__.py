@@ -15,7 +15,11 @@ _HOMES = {
     "save_serving": "serving.saving",
     "write_package": "deployment.packages",
     # === Tasks of your own ===
+    "Examples": "tasks.base.examples",
     "ExportedTask": "tasks.base.definition",
+    "GuideInput": "tasks.base.definition",
+    "Reader": "tasks.base.reader",
+    "ServedTask": "tasks.base.definition",
     "register_export": "tasks.base.registry",
     # === On the device ===
     "load": "runtime",
@@ -63,6 +67,10 @@ if TYPE_CHECKING:
     from export.search.proposals import list_candidates as list_candidates
     from export.serving.saving import save_serving as save_serving
     from export.tasks.base.definition import ExportedTask as ExportedTask
+    from export.tasks.base.definition import GuideInput as GuideInput
+    from export.tasks.base.definition import ServedTask as ServedTask
+    from export.tasks.base.examples import Examples as Examples
+    from export.tasks.base.reader import Reader as Reader
     from export.tasks.base.registry import register_export as register_export
     from export.tflite.conversion import convert as convert
     from export.verification.latency import benchmark as benchmark

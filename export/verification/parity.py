@@ -261,7 +261,7 @@ def _have_same_rows(data, other):
 
 def _errors(reader, ours, theirs, counted):
     pairs = []
-    for name in ours:
+    for name in theirs:
         rows = slice(None) if counted is None or name not in reader.token_outputs else counted
         pairs.append([np.ravel(part[name][rows]).astype("float64") for part in (ours, theirs)])
     expected, found = (np.concatenate(parts) for parts in zip(*pairs, strict=True))

@@ -140,10 +140,7 @@ class ExportedTask:
 
     Example:
         ```python
-        class ToneReader(LabelReader):
-            pass
-
-        export.register_export(export.ExportedTask(name="tone", reader=ToneReader, served=ServedTask()))
+        export.register_export(export.ExportedTask(name="tone", reader=ToneReader, served=export.ServedTask()))
         ```
     """
 

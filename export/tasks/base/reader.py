@@ -16,7 +16,7 @@ from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts
 
 
 class Reader(ABC):
-    """How one task reads.
+    """How one task reads: a subclass names the outputs of its file and has `prepare`, `answers` and `agreement`.
 
     Args:
         tokenizer: The device's or the graph's.
@@ -24,6 +24,21 @@ class Reader(ABC):
         labels: The names of the classes, in the order of the outputs; `None` where there are none.
         kind: The task's kind, e.g. `"single_label"`, or `None`.
         settings: What else the task needs; checked, for they may come from anywhere.
+
+    Example:
+        ```python
+        class ToneReader(export.Reader):
+            outputs = ("class_logits",)
+
+            def prepare(self, inputs):
+                return cut_or_windows(tokenize_texts(self.tokenizer, inputs), self.sequence_length, "cut")
+
+            def answers(self, outputs, data, inputs):
+                return [self.labels[best] for best in outputs["class_logits"].argmax(axis=-1)]
+
+            def agreement(self, answers, others):
+                return float(np.mean([ours == theirs for ours, theirs in zip(answers, others)]))
+        ```
     """
 
     # What a file must give, and which of these have a value for each token: `[1, T, …]`.
@@ -36,7 +51,7 @@ class Reader(ABC):
     # An input, for timing.
     sample: ClassVar[Any] = "a"
 
-    # What the settings must be.
+    # What the settings must be: those of `task.settings()` that the reader looks at.
     expected: ClassVar[Mapping[str, Setting]] = {"long_texts": one_of(None, "cut", "windows")}
 
     def __init__(
@@ -53,10 +68,10 @@ class Reader(ABC):
         check_settings(self.settings, self.expected)
         self.check()
 
-    def check(self) -> None:  # noqa: B027  not every task needs one
-        """An error where labels, kind and settings do not go together."""
-
     # === What a task adds ===
+
+    def check(self) -> None:  # noqa: B027  not every task needs one
+        """An error where labels, kind and settings do not go together; settings are checked by themselves already."""
 
     @abstractmethod
     def prepare(self, inputs: list) -> PreparedData:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_tasks
 from places import ROOT
 
 import export
@@ -25,7 +26,6 @@ from keras_bert.tasks.multiple_choice.task import MultipleChoice
 from keras_bert.tasks.relation.task import RelationClassifier
 from keras_bert.tasks.similarity.task import SentenceEmbedder
 from keras_bert.text.tokenizer import BertTokenizer
-from tests import tiny_tasks
 from tests.export.runtime.test_tagging_and_answers import changed
 
 VOCABULARY = [*tiny_tasks.VOCABULARY, *(f"[unused{number}]" for number in range(1, 5))]

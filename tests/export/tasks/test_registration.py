@@ -131,7 +131,9 @@ def test_every_field_is_documented():
 
 
 def test_the_names_are_public():
-    assert export.register_export is register_export and export.ExportedTask is ExportedTask
+    assert export.register_export is register_export
+    for kind in (ExportedTask, ServedTask, GuideInput, Examples, Reader):
+        assert getattr(export, kind.__name__) is kind
 
 
 # === Runtimes ===
