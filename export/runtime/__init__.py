@@ -25,8 +25,8 @@ _RUNTIMES: dict[str, type["Runtime"]] = {}  # by the task that they name
 class Runtime:
     """A loaded file: inputs → answers, as its task's reader says. `load` opens any.
 
-    A subclass that names its `task` is what `load` gives for that task's files; it can take more forms of input, or
-    have methods. A task without one gets a plain `Runtime`.
+    The first subclass that names a `task` is what `load` gives for that task's files; it can take more forms of input,
+    or have methods. A task without one gets a plain `Runtime`.
 
     Args:
         path: The `.tflite` file, or a directory that has it as `model.tflite`.
@@ -40,15 +40,10 @@ class Runtime:
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
-        if "task" not in vars(cls) or cls.task is None:
-            return
-        known = _RUNTIMES.setdefault(cls.task, cls)
-        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-            raise ValueError(
-                f"{cls.__qualname__} is for the task {cls.task!r}, which has the runtime {known.__qualname__} already; "
-                "leave out task= to add to that one, or give your task another name."
-            )
-        _RUNTIMES[cls.task] = cls  # a module may be loaded again
+        if "task" in vars(cls) and cls.task is not None:
+            known = _RUNTIMES.setdefault(cls.task, cls)
+            if (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__):
+                _RUNTIMES[cls.task] = cls  # a module may be loaded again
 
     def __init__(self, path: str | os.PathLike, metadata: FileMetadata | None = None, *, num_threads: int = 1):
         path = _find_file(path)

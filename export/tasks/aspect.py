@@ -64,6 +64,7 @@ register_export(
         in_graph=class_tensors,
         from_task=class_probabilities,
         to_task=class_logits,
+        class_output="class_logits",
         read_examples=_read_examples,
         label_texts=_label_texts,
         served=ServedTask(class_answers, class_ranking, forms=("pairs",)),

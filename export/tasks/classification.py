@@ -159,6 +159,7 @@ register_export(
         in_graph=class_tensors,
         from_task=class_probabilities,
         to_task=class_logits,
+        class_output="class_logits",
         label_texts=_label_texts,
         served=ServedTask(class_answers, class_ranking, forms=("texts", "pairs")),
         guide=_guide,

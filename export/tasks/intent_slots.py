@@ -116,6 +116,7 @@ register_export(
         in_graph=_tensors,
         from_task=_from_task,
         to_task=_to_task,
+        class_output="class_logits",
         read_examples=read_words,
         label_texts=_label_texts,
         served=ServedTask(_served_answers, serve=_serve, rows=joined_words, notes=TAG_NOTES),

@@ -112,6 +112,7 @@ register_export(
         in_graph=_tensors,
         from_task=_from_task,
         to_task=_to_task,
+        class_output="relation_logits",
         read_examples=_read_examples,
         label_texts=_label_texts,
         served=ServedTask(_served_answers, forms=(), notes=_NOTES),

@@ -123,6 +123,8 @@ class ExportedTask:
         metric: Task and prepared data → the name of what is measured. By default the task's `default_metric`.
         score: Task, outputs of its model, prepared data and the name of the metric → the number. By default the task's
             `score`.
+        class_output: The output of its model that has a logit for each label, where an input has one of them; `deploy`
+            counts by it which classes are confused.
         writes: Whether the task writes texts token by token, as `Seq2Seq` does: its file has two graphs, its runtime is
             `Writer`, and it is compared token by token.
         output_notes: What an output of the file means, in a sentence, by its name; it stands in the file's metadata.
@@ -155,6 +157,7 @@ class ExportedTask:
     counted: Callable[[TokenizedTexts], np.ndarray] | None = None
     metric: Callable[["Task", Any], str] = _default_metric
     score: Callable[["Task", dict, Any, str], float] = _own_score
+    class_output: str | None = None
     writes: bool = False
     output_notes: Mapping[str, str] = field(default_factory=dict)
 

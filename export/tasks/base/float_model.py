@@ -1,7 +1,7 @@
 """A task or model as it was trained → one that files can be made from: on TensorFlow, and in float32.
 
 Takes a model under a mixed-precision policy, gives one with the same weights under none; a model in float32 comes back
-as it is. A room of its own because the choice of bits is the recipe's: a graph full of casts is none that LiteRT has.
+as it is. The choice of bits is the recipe's, and LiteRT does not run a graph full of casts.
 """
 
 import contextlib
