@@ -201,9 +201,7 @@ def _length(signature: Signature) -> int | None:
     return None if shape[1] == -1 else shape[1]
 
 
-def _describe_subgraph(
-    signature: Signature, labels: Sequence[str] | None, notes: Mapping[str, str]
-) -> dict[int, Any]:
+def _describe_subgraph(signature: Signature, labels: Sequence[str] | None, notes: Mapping[str, str]) -> dict[int, Any]:
     inputs = [schema.tensor(*_INPUTS.get(name, (name, ""))) for name in signature.inputs]
     labelled = _find_labelled(signature)
     files = [] if labels is None else [schema.associated_file(LABELS, "The classes.", schema.AXIS_LABELS)]
