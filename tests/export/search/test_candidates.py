@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import DEEP_CONFIG, pretrained_directory, reviews
 
 from export.cli.deploy import read_seconds
 from export.deployment.manifest import check_manifest, write_manifest
@@ -30,7 +30,7 @@ MINILM = BertConfig(num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim
 
 
 def new_classifier():
-    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    task = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32)
     task.fresh_heads = False
     return task
 
@@ -281,7 +281,9 @@ def test_data_that_cannot_be_used(train, validation, words):
 
 def test_a_model_that_was_never_trained_is_not_deployed():
     with pytest.raises(ValueError, match="untrained"):
-        read_data(TextClassifier.from_pretrained(pretrained_directory(), labels=["a", "b"]), None, (["a"], ["a"]))
+        read_data(
+            TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["a", "b"]), None, (["a"], ["a"])
+        )
 
 
 def test_texts_are_found_wherever_they_are():
