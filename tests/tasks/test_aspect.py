@@ -38,7 +38,7 @@ VOCABULARY = [
 ]
 CONFIG = BertConfig(
     vocabulary_size=len(VOCABULARY),
-    num_layers=1,
+    num_layers=2,
     num_heads=2,
     hidden_dim=48,
     intermediate_dim=64,
