@@ -26,7 +26,7 @@ test-arm: $(VENV)/.test
 
 # What this version saves, for later ones to open. COMPAT=--force replaces a corpus that nobody has released yet.
 compat: $(VENV)/.test
-	PYTHONPATH=. $(BIN)/python tests/compat/make_corpus.py $(COMPAT)
+	PYTHONPATH=.:tests/helpers $(BIN)/python tests/compat/make_corpus.py $(COMPAT)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .
