@@ -1,1 +1,1 @@
-"""Text to token ids and back: tokenizer, vocabulary, packing."""
+"""Text to token ids and back: tokenizer, vocabulary, model inputs."""

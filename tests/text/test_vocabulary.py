@@ -186,5 +186,5 @@ def test_bad_sizes_and_special_tokens_are_refused(corpus):
     assert len(learn_vocabulary(corpus, 20, limit_alphabet=7, progress=False)) == 20
     with pytest.raises(ValueError, match=r"'\[UNK\]' among them"):
         learn_vocabulary(corpus, 600, special_tokens=["[PAD]"])
-    with pytest.raises(ValueError, match="must be different tokens"):
+    with pytest.raises(ValueError, match="expected different tokens"):
         learn_vocabulary(corpus, 600, special_tokens=["[UNK]", "[UNK]"])
