@@ -269,7 +269,7 @@ TOKENIZED = tokenize_texts(TOKENIZER, ["a b c", "a"])
     ("call", "message"),
     [
         (lambda: tokenize_texts(TOKENIZER, "a b"), "texts is one string"),
-        (lambda: tokenize_texts(TOKENIZER, ["a"], ["b", "c"]), "texts has 1 texts, pairs 2"),
+        (lambda: tokenize_texts(TOKENIZER, ["a"], ["b", "c"]), "Got 1 texts and 2 pairs"),
         (lambda: tokenize_texts(TOKENIZER, [["a"]]), "texts has 2 dimensions"),
         (lambda: TOKENIZED.trimmed(2), "sequence_length=2 has no room"),
         (lambda: TOKENIZED.windows(8, 0), "stride=0"),

@@ -71,5 +71,5 @@ def test_bad_values_are_named(changes, message):
 
 
 def test_unknown_preset_lists_the_presets():
-    with pytest.raises(ValueError, match="'huge'; there are: tiny, mini"):
+    with pytest.raises(ValueError, match="'huge'; choose one of tiny, mini"):
         BertConfig.preset("huge")

@@ -170,13 +170,13 @@ def test_bad_corpora_are_refused(corpus, tmp_path):
     with pytest.raises(ValueError, match="files is empty"):
         learn_vocabulary([], 600)
     (tmp_path / "empty.txt").write_text(" \n\t")
-    with pytest.raises(ValueError, match=r"no text to learn from in 1 file\(s\)"):
+    with pytest.raises(ValueError, match=r"no text in 1 file\(s\)"):
         learn_vocabulary(tmp_path / "empty.txt", 600, progress=False)
     (tmp_path / "latin.txt").write_bytes("café ".encode("latin-1") * 10)
-    with pytest.raises(ValueError, match=r"latin\.txt is not whole UTF-8 text"):
+    with pytest.raises(ValueError, match=r"latin\.txt is not complete UTF-8 text"):
         learn_vocabulary(tmp_path / "latin.txt", 600, progress=False)
     (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(corpus.read_bytes())[:1000])
-    with pytest.raises(ValueError, match=r"cut\.txt\.gz is not whole"):
+    with pytest.raises(ValueError, match=r"cut\.txt\.gz is not complete"):
         learn_vocabulary(tmp_path / "cut.txt.gz", 600, progress=False)
 
 
