@@ -132,7 +132,7 @@ def test_errors_are_one_line_and_exit_1(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("keras-bert: ")
     assert "Traceback" not in error
-    with pytest.raises(ValueError, match="is no model directory"):
+    with pytest.raises(ValueError, match="is not a model directory"):
         main(["info", str(tmp_path), "--debug"])
 
 

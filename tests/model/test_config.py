@@ -43,7 +43,7 @@ def test_unknown_keys_raise_and_name_the_known_ones(tmp_path):
     (tmp_path / "config.json").write_text("not json")
     with pytest.raises(ValueError, match="is not JSON"):
         BertConfig.from_json(tmp_path / "config.json")
-    with pytest.raises(TypeError, match="mapping"):
+    with pytest.raises(TypeError, match="a dictionary of names"):
         BertConfig.from_dict([1])
 
 

@@ -323,7 +323,7 @@ def test_a_broken_entry_point_is_named_and_others_work(monkeypatch, mood_file, t
     assert main(["info", str(tmp_path)]) == 1
     errors = capsys.readouterr().err
     assert "note: The entry point broken = broken_task of the group 'keras_bert.tasks' failed" in errors
-    assert "is no model directory" in errors
+    assert "is not a model directory" in errors
     assert "mood" in registered_tasks() and "broken" not in registered_tasks()
 
 

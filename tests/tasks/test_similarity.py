@@ -403,5 +403,5 @@ def test_modules_are_read_or_refused(tmp_path):
     with pytest.raises(CheckpointError, match="outside of the directory"):
         read_sentence_modules(tmp_path)
     (tmp_path / "modules.json").write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="no JSON"):
+    with pytest.raises(CheckpointError, match="not JSON"):
         read_sentence_modules(tmp_path)
