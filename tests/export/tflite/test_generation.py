@@ -259,9 +259,9 @@ def test_what_cannot_be_written(write, files):
         with pytest.raises(ValueError, match=error):
             write(texts)
     assert write([]) == []
-    with pytest.raises(ValueError, match="max_length=9: the file has room for 8 tokens"):
+    with pytest.raises(ValueError, match="max_length=9; the file writes at most 8 tokens"):
         write("w1", max_length=9)
-    with pytest.raises(TypeError, match="a device takes a name"):
+    with pytest.raises(TypeError, match="expected a name on a device"):
         write("w1", sampler=object())
     with pytest.raises(ValueError, match="Beams cannot be streamed"):
         next(write.stream("w1", sampler="beam"))
