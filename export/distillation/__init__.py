@@ -1,1 +1,1 @@
-"""Distillation: a student learns from a teacher."""
+"""Distillation: train a student on the outputs of a teacher."""
