@@ -12,7 +12,7 @@ import numpy as np
 
 from export.file.editor import GraphEditor, drop_unused, editors
 from export.file.parsed import Operator, TFLiteFile
-from export.quantization.rounding import SMALLEST_TABLE, _integers, row_scales
+from export.quantization.rounding import SMALLEST_TABLE, row_scales, table_integers
 
 
 def quantize_tables(file: TFLiteFile, bits: int) -> None:
@@ -57,7 +57,7 @@ def _rewrite(
     before = editor.tensor(table).buffer
     if before not in stored:  # signatures share their tables
         scale = row_scales(values, bits)
-        integers = _integers(values, scale, bits).astype(np.int16)
+        integers = table_integers(values, scale, bits).astype(np.int16)
         stored_rows = _pack(integers) if bits == 4 else integers.astype(f"int{bits}")
         stored[before] = (editor.buffer(stored_rows), editor.buffer(scale.astype(np.float32)))
     rows, scales = stored[before]

@@ -186,9 +186,9 @@ def test_what_cannot_be_converted_is_named(task, tmp_path):
         export.convert(task, path, recipe="static_int8", lengths=8)
     with pytest.raises(ValueError, match="a model has no tokenizer; pass the task"):
         export.convert(task.model, path, recipe="static_int8", lengths=8, calibration=["a text"])
-    with pytest.raises(ValueError, match="calibration gave a dictionary with ids; expected model inputs"):
+    with pytest.raises(ValueError, match="calibration data has a dictionary with ids; expected model inputs"):
         export.convert(task, path, recipe="static_int8", lengths=8, calibration=[{"ids": [[1]]}])
-    with pytest.raises(ValueError, match="calibration has no rows"):
+    with pytest.raises(ValueError, match="calibration data has no rows"):
         export.convert(task, path, recipe="static_int8", lengths=8, calibration=[])
     with pytest.raises(ValueError, match=r"lengths=\(16, 33\): expected one or more sequence lengths from 3 to 32"):
         export.convert(task, path, lengths=(16, 33))
