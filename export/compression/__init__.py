@@ -1,1 +1,1 @@
-"""Smaller models: fewer tokens, layers, heads, weights."""
+"""Make a task's model smaller: vocabulary, blocks, heads, neurons, weights, and students."""
