@@ -199,7 +199,7 @@ def test_the_commands(tmp_path, capsys):
     assert main(["benchmark", str(out / "model.tflite"), "--repeats", "2", "--json"]) == 0
     assert [row["length"] for row in json.loads(capsys.readouterr().out)["latencies"]] == [8, 32]
     assert main(["benchmark", str(out / "model.tflite"), "--lengths", "short"]) == 1
-    assert "--lengths 'short': expected numbers" in capsys.readouterr().err
+    assert "--lengths 'short'; expected numbers" in capsys.readouterr().err
     assert main([*command[:3], "--format", "onnx"]) == 1
     assert "onnx" in capsys.readouterr().err
     assert main([*command[:3], "--recipe", "static_int8"]) == 1
