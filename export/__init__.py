@@ -1,13 +1,13 @@
-"""From a trained Keras model to files that run without Keras.
+"""Turn a trained Keras model into files that run without Keras.
 
-Names resolve when they are first used: `import export.runtime` loads no TensorFlow.
+Names are imported when they are first used: `import export.runtime` does not load TensorFlow.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-# Every public name and the module that it lives in. A new one also gets a line below, which type checkers read; a test
-# compares the two.
+# Every public name and its module. A new name also gets a line below, which type checkers read; a test
+# compares both.
 _HOMES = {
     # === From a task to files ===
     "convert": "tflite.conversion",
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from export.verification.parity import verify as verify
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"Module 'export' has no attribute {name!r}; it has: {', '.join(sorted(__all__))}")
     return getattr(import_module(f"export.{_HOMES[name]}"), name)

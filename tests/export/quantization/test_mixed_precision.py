@@ -86,8 +86,8 @@ def test_labels_measure_by_the_tasks_metric_and_a_budget_may_not_hold():
         ({"wider": "static_int8"}, "expected 'dynamic_int8', 'float16' or 'float32'"),
         ({"wider": "weight_int4"}, "expected 'dynamic_int8', 'float16' or 'float32'"),
         ({"wider": "bfloat16"}, "wider='bfloat16'"),
-        ({"budget": 1.0}, "budget=1.0: expected a share"),
-        ({"metric": "accuracy"}, "metric='accuracy' needs labels"),
+        ({"budget": 1.0}, "budget=1.0; expected a number"),
+        ({"metric": "accuracy"}, "metric='accuracy', which needs labels"),
     ],
 )
 def test_bad_input(options, message):
@@ -96,9 +96,9 @@ def test_bad_input(options, message):
 
 
 def test_exceptions_that_mean_nothing(tmp_path):
-    with pytest.raises(ValueError, match="'classifier' follows 'int3'; expected one of float32"):
+    with pytest.raises(ValueError, match="'int3' for 'classifier' in exceptions; expected one of float32"):
         Recipe("mine", exceptions={"classifier": "int3"})
-    with pytest.raises(ValueError, match="'classifier' follows 'static_int8', which is measured beforehand"):
+    with pytest.raises(ValueError, match="'static_int8' for 'classifier' in exceptions, which needs calibration data"):
         Recipe("mine", exceptions={"classifier": "static_int8"})
     recipe = Recipe("mine", "int8", "dynamic", exceptions={"block_7/output": "float32"})
     with pytest.raises(ValueError, match="the file has no matrix block_7/output; it has block_0/attention/key"):
