@@ -274,6 +274,8 @@ class Task(TaskDefinition):
     def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
         """The task of a directory by its settings, wherever these were kept."""
         model, tokenizer = load_model(directory)
+        if tokenizer is None:
+            raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; save the task again.")
         return cls(model, tokenizer, **cls.from_settings(settings, Path(directory)))
 
 
