@@ -57,16 +57,16 @@ def _is_joined(words: tf.Tensor) -> tf.Tensor:
     def is_one_of(values: Iterable[str]) -> tf.Tensor:
         return matches("|".join(re.escape(value) for value in sorted(values)))
 
-    wide, digit = _class(rules._WIDE), _class(_ranges(str.isdigit))
+    wide, digit = _class(rules.WIDE), _class(_ranges(str.isdigit))
     is_quote = words == '"'
     joined = _before(matches(f".*{wide}")) | matches(f"{wide}.*")
-    joined |= is_one_of(rules._CLOSING) | _before(is_one_of(rules._OPENING))
-    endings = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in rules._ENGLISH_ENDINGS)
+    joined |= is_one_of(rules.CLOSING) | _before(is_one_of(rules.OPENING))
+    endings = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in rules.ENGLISH_ENDINGS)
     # Each kind of link: the word itself, the end of the word before it, the beginning of the word after it.
     links = tf.zeros_like(is_quote)
     for middle, end, start in (
-        (is_one_of(rules._LINKS), matches(r".*[\pL\pN]"), matches(r"[\pL\pN].*")),
-        (is_one_of(rules._APOSTROPHES), matches(r".*\pL"), matches(endings)),
+        (is_one_of(rules.LINKS), matches(r".*[\pL\pN]"), matches(r"[\pL\pN].*")),
+        (is_one_of(rules.APOSTROPHES), matches(r".*\pL"), matches(endings)),
         (is_one_of(".,:"), matches(f".*{digit}"), matches(f"{digit}.*")),
     ):
         links |= middle & _before(end) & _after(start)

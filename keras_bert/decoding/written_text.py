@@ -11,13 +11,13 @@ letters, and around a point, comma or colon between digits.
 
 from collections.abc import Iterable
 
-_CLOSING = frozenset(",.!?;:)]}%…”»")
-_OPENING = frozenset("([{$£€#@“«")
-_LINKS = frozenset("-/")
-_APOSTROPHES = frozenset("'’")
-_ENGLISH_ENDINGS = frozenset(("s", "t", "re", "ve", "m", "ll", "d"))
+CLOSING = frozenset(",.!?;:)]}%…”»")
+OPENING = frozenset("([{$£€#@“«")
+LINKS = frozenset("-/")
+APOSTROPHES = frozenset("'’")
+ENGLISH_ENDINGS = frozenset(("s", "t", "re", "ve", "m", "ll", "d"))
 # Ideographs as the tokenizer splits them, and the punctuation that is as wide as they are.
-_WIDE = (
+WIDE = (
     *((0x3000, 0x303F), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF)),
     *((0xFF00, 0xFFEF), (0x20000, 0x2FA1F)),
 )
@@ -79,7 +79,7 @@ class TextStream:
         before, word = self._words[index - 1], self._words[index]
         after = self._words[index + 1] if index + 1 < len(self._words) else ""
         earlier = self._words[index - 2] if index >= 2 else ""
-        if _is_wide(before[-1]) or _is_wide(word[0]) or word in _CLOSING or before in _OPENING:
+        if _is_wide(before[-1]) or _is_wide(word[0]) or word in CLOSING or before in OPENING:
             return True
         if word == '"' or before == '"':
             # The quotes before this word: an odd number of them is open.
@@ -91,12 +91,12 @@ def _is_link(before, word, after):
     """Whether a word links the two around it."""
     if not before or not after:
         return False
-    if word in _LINKS:
+    if word in LINKS:
         return before[-1].isalnum() and after[0].isalnum()
-    if word in _APOSTROPHES:
-        return before[-1].isalpha() and after.lower() in _ENGLISH_ENDINGS
+    if word in APOSTROPHES:
+        return before[-1].isalpha() and after.lower() in ENGLISH_ENDINGS
     return word in (".", ",", ":") and before[-1].isdigit() and after[0].isdigit()
 
 
 def _is_wide(character):
-    return any(first <= ord(character) <= last for first, last in _WIDE)
+    return any(first <= ord(character) <= last for first, last in WIDE)
