@@ -20,6 +20,7 @@ _HOMES = {
     "GuideInput": "tasks.base.definition",
     "Reader": "tasks.base.reader",
     "ServedTask": "tasks.base.definition",
+    "Setting": "tasks.base.settings",
     "register_export": "tasks.base.registry",
     # === On the device ===
     "load": "runtime",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from export.tasks.base.examples import Examples as Examples
     from export.tasks.base.reader import Reader as Reader
     from export.tasks.base.registry import register_export as register_export
+    from export.tasks.base.settings import Setting as Setting
     from export.tflite.conversion import convert as convert
     from export.verification.latency import benchmark as benchmark
     from export.verification.parity import verify as verify

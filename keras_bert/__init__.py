@@ -59,6 +59,7 @@ _HOMES = {
     "Task": "tasks.base.task",
     "TaskEntry": "tasks.base.registry",
     "TaskFlag": "tasks.base.task_flags",
+    "TokenLabels": "text.token_labels",
     "register_task": "tasks.base.registry",
     # === Data ===
     "augment": "data.augmentation",
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from keras_bert.tasks.tagging.task import EntityTagger as EntityTagger
     from keras_bert.tasks.zero_shot.task import ZeroShotClassifier as ZeroShotClassifier
     from keras_bert.text.packing import pack as pack
+    from keras_bert.text.token_labels import TokenLabels as TokenLabels
     from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer
     from keras_bert.text.vocabulary import learn_vocabulary as learn_vocabulary
     from keras_bert.training.devices import Devices as Devices

@@ -35,10 +35,15 @@ def loading_guides(task: Task, lengths: Sequence[int], served: ServingArtifact |
     ]
     if served is not None:
         guides.append(("TF Serving", _serving(served, shown.json)))
-    guides.append(
-        ("Keras", f'import keras_bert\n\ntask = keras_bert.load_task("keras")\nprint(task.predict({shown.python}))')
-    )
+    guides.append(("Keras", f"{_opening(task, module is None)}\nprint(task.predict({shown.python}))"))
     return guides
+
+
+def _opening(task: Task, is_built_in: bool) -> str:
+    if is_built_in:
+        return 'import keras_bert\n\ntask = keras_bert.load_task("keras")'
+    kind = type(task)
+    return f'from {kind.__module__} import {kind.__qualname__}\n\ntask = {kind.__qualname__}.load("keras")'
 
 
 def _android(task: Task, lengths: Sequence[int]) -> str:

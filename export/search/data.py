@@ -85,7 +85,9 @@ class DeploymentData:
         labelled = self.validation.labelled
 
         def prepare(numbers: np.ndarray) -> PreparedData:
-            return task.prepare(type(labelled)(tuple(labelled[int(i)] for i in numbers), labelled.report), None)
+            part = tuple(labelled[int(i)] for i in numbers)
+            report = getattr(labelled, "report", None)  # a task of the user's own may have a plain list
+            return task.prepare(list(part) if report is None else type(labelled)(part, report), None)
 
         return scores_without(groups, lambda found, part: self._score(task, found, part), prepare, rows, outputs)
 

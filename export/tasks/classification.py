@@ -13,11 +13,11 @@ from export.tasks.base.labels import (
     ranked_labels,
     share_of_same_labels,
 )
-from export.tasks.base.reader import Reader, check_width, cut_or_windows, split_at_tab, split_pairs
+from export.tasks.base.reader import Reader, check_width, split_at_tab
 from export.tasks.base.registry import register_export
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding import choose_labels, inverse_sigmoid, mean_by_owner, sigmoid
-from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === The device ===
 
@@ -46,10 +46,6 @@ class LabelReader(Reader):
     @classmethod
     def from_line(cls, line: str) -> Any:
         return split_at_tab(line)
-
-    def prepare(self, inputs: list) -> PreparedData:
-        tokenized = tokenize_texts(self.tokenizer, *split_pairs(inputs))
-        return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
     def answers(  # type: ignore[override]  # the task's own options
         self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, threshold: float = 0.5

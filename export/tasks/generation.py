@@ -49,10 +49,6 @@ class SourceReader(Reader):
             for row in outputs["written_ids"]
         ]
 
-    def agreement(self, answers: list, others: list) -> float:
-        """The share of texts that are the same."""
-        return float(np.mean([ours == theirs for ours, theirs in zip(answers, others, strict=True)]))
-
 
 def source_rows(tokenized: TokenizedTexts) -> list[np.ndarray]:
     """The tokens of each source, `[CLS]` first and `[SEP]` last.

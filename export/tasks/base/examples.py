@@ -25,8 +25,8 @@ class Examples:
 
     Args:
         inputs: What `task.predict` and the runtime take, a list.
-        labelled: The same with labels, as rows that `task.prepare` and `task.evaluate` take as `x` alone, such as
-            `keras_bert.data.examples.Rows`; `None` where there are no labels.
+        labelled: The same with labels, a list of rows that `task.prepare` and `task.evaluate` take as `x` alone, also a
+            part of it; `None` where there are no labels.
     """
 
     inputs: list

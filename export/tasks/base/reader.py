@@ -12,11 +12,11 @@ import numpy as np
 
 from export.tasks.base.settings import Setting, check_settings, one_of
 from keras_bert.batching.prepared_data import PreparedData
-from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts
+from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, tokenize_texts
 
 
 class Reader(ABC):
-    """Reads the inputs of one task. Subclasses name the file's outputs and define `prepare`, `answers`, `agreement`.
+    """How one task reads: a subclass names the outputs of its file and has `answers`; the rest has a default.
 
     Args:
         tokenizer: The device's or the graph's.
@@ -30,14 +30,8 @@ class Reader(ABC):
         class ToneReader(export.Reader):
             outputs = ("class_logits",)
 
-            def prepare(self, inputs):
-                return cut_or_windows(tokenize_texts(self.tokenizer, inputs), self.sequence_length, "cut")
-
             def answers(self, outputs, data, inputs):
                 return [self.labels[best] for best in outputs["class_logits"].argmax(axis=-1)]
-
-            def agreement(self, answers, others):
-                return float(np.mean([ours == theirs for ours, theirs in zip(answers, others)]))
         ```
     """
 
@@ -73,9 +67,13 @@ class Reader(ABC):
     def check(self) -> None:  # noqa: B027  not every task needs one
         """Raise an error if labels, kind and settings do not go together. Each setting is checked already."""
 
-    @abstractmethod
     def prepare(self, inputs: list) -> PreparedData:
-        """Turn inputs into rows of at most `sequence_length` tokens, with the input that each row is of."""
+        """Turn inputs into rows of at most `sequence_length` tokens, with the input that each row is of.
+
+        By default texts, or pairs of texts, cut or in windows as the task's `long_texts` says.
+        """
+        tokenized = tokenize_texts(self.tokenizer, *split_pairs(inputs))
+        return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
     @abstractmethod
     def answers(self, outputs: dict[str, np.ndarray], data: Any, inputs: list, **options: Any) -> list:
@@ -88,9 +86,9 @@ class Reader(ABC):
             options: The options of the task's `predict`.
         """
 
-    @abstractmethod
     def agreement(self, answers: list, others: list) -> float:
-        """The share of answers that are the same, or the measure that `agreement_of` names."""
+        """The share of answers that are the same, or what `agreement_of` says. By default those that are equal."""
+        return float(np.mean([bool(ours == theirs) for ours, theirs in zip(answers, others, strict=True)]))
 
     @property
     def agreement_of(self) -> str:

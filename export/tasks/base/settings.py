@@ -13,7 +13,16 @@ _MOST = 1 << 16  # tokens; more than any BERT takes
 
 @dataclass(frozen=True)
 class Setting:
-    """The allowed values of a setting: a check, and a description."""
+    """What a setting of a reader may be. A file may come from anywhere, so a reader checks what it says.
+
+    Args:
+        allows: Takes the value, says whether it is allowed.
+        words: The same in words, which end the sentence "expected …".
+
+    Example:
+        >>> Setting(lambda value: type(value) is float and 0 < value < 1, "a number between 0 and 1").allows(0.5)
+        True
+    """
 
     allows: Callable[[Any], bool]
     words: str
