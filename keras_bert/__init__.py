@@ -60,6 +60,7 @@ _HOMES = {
     "TaskEntry": "tasks.base.registry",
     "TaskFlag": "tasks.base.task_flags",
     "TokenLabels": "text.token_labels",
+    "as_rows": "data.inputs",
     "register_task": "tasks.base.registry",
     # === Data ===
     "augment": "data.augmentation",
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from keras_bert.data.assistant import load_assistant as load_assistant
     from keras_bert.data.augmentation import augment as augment
     from keras_bert.data.glue import read_glue as read_glue
+    from keras_bert.data.inputs import as_rows as as_rows
     from keras_bert.data.labelled_texts import read_rows as read_rows
     from keras_bert.finetuning.best_weights import Score as Score
     from keras_bert.finetuning.recipes import RECIPES as RECIPES

@@ -11,13 +11,12 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+from own_registries import own_registries
 from places import ROOT
 
 import export
 import keras_bert
-from export.tasks.base import registry as export_registry
 from keras_bert.cli import main
-from keras_bert.tasks.base import registry
 
 FILE = ROOT / "tests/helpers/toy_task.py"
 WORDS = ["the", "a", "dog", "cat", "bird", "old", "very", "and", "it"]
@@ -39,14 +38,8 @@ RECIPE = {"learning_rate": 1e-2, "epochs": 8, "batch_size": 16}
 @pytest.fixture(scope="module", autouse=True)
 def toy():
     """The file, imported as a user would; what it registers is forgotten afterwards."""
-    for name in export_registry.exported_tasks():
-        export_registry.find_export(name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_ENTRIES", dict(registry.registered_tasks()))
-        patch.setattr(export_registry, "_REGISTERED", dict(export_registry._REGISTERED))
-        patch.delitem(sys.modules, "toy_task", raising=False)
+    with own_registries("toy_task"):
         yield import_module("toy_task")
-        sys.modules.pop("toy_task")
 
 
 def marked_lines(count, *, seed):
