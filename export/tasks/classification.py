@@ -15,7 +15,6 @@ from export.tasks.base.labels import (
 )
 from export.tasks.base.reader import Reader, check_width, split_at_tab
 from export.tasks.base.registry import register_export
-from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding import choose_labels, inverse_sigmoid, mean_by_owner, sigmoid
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
