@@ -1,10 +1,9 @@
-"""A `.tflite` file from anywhere → an error in Python where LiteRT would take the process down.
+"""Check a `.tflite` file from anywhere, and raise an error where LiteRT would crash the process.
 
-LiteRT checks the offsets of a file, the sizes of its constants and the shapes between its ops, and says what is wrong.
-It trusts a few things that it should not, and those are looked at here, before it sees the file: that an op has the
-inputs it needs and writes to no constant, that graphs do not call each other for ever, that tensors fit into memory,
-that scales and zero points are numbers which integers can have, and that names are text. A room of its own because the
-process that opens a stranger's file is somebody's app. Standard library alone, and a few milliseconds.
+LiteRT checks the offsets of a file, the sizes of its constants and the shapes between its ops. It does not check a few
+other things, which are checked here before it sees the file: that an op has the inputs it needs and does not write to a
+constant, that graphs do not call each other endlessly, that tensors fit into memory, that scales and zero points are
+valid for their types, and that names are text. Only the standard library is needed.
 """
 
 import math
@@ -14,8 +13,8 @@ import struct
 
 from export.file.tables import Content, FileTable, GraphTable, Table
 
-# How many inputs ops have, the fewest and the most, with their numbers in the schema. What is not here can be run as
-# well; how its inputs are counted is then LiteRT's alone.
+# The fewest and the most inputs of ops, with the ops' numbers in the schema. Other ops can be run too; only LiteRT
+# checks their inputs.
 # fmt: off
 OPS_BY_INPUTS = {
     (1, 1): {
@@ -38,21 +37,21 @@ OPS_BY_INPUTS = {
     (3, 3): {"PADV2": 60, "RANGE": 96, "SELECT": 64, "SELECT_V2": 123, "SLICE": 65, "SPLIT_V": 102},
     (4, 4): {"ONE_HOT": 85, "STRIDED_SLICE": 45},
 }
-# Those that call another graph of the file.
+# Ops that call another graph of the file.
 CALLS = {
     "CALL": 31, "IF": 118, "WHILE": 119, "CALL_ONCE": 129, "STABLEHLO_CUSTOM_CALL": 173, "STABLEHLO_REDUCE": 174,
     "STABLEHLO_SCATTER": 190, "STABLEHLO_REDUCE_WINDOW": 198, "STABLEHLO_SORT": 199, "STABLEHLO_WHILE": 200,
     "STABLEHLO_COMPOSITE": 206, "STABLEHLO_CASE": 209,
 }
-# Those that may take and give integers of few bits. What is wrong with the scales of others, LiteRT says by ending the
-# process; no file of export.convert has such ops.
+# Ops that may take and give integers of few bits. For wrong scales of other ops, LiteRT ends the process; files of
+# export.convert do not have such ops.
 INTEGER_OPS = {"DEQUANTIZE": 6, "FULLY_CONNECTED": 9, "GATHER": 36, "SHAPE": 77, "QUANTIZE": 114}
-# Types of tensors, with their numbers in the schema.
+# The types of tensors, with their numbers in the schema.
 TYPES = {"FLOAT32": 0, "UINT8": 3, "INT16": 7, "INT8": 9, "INT4": 17, "INT2": 19}
 # fmt: on
-# Where zero points may be. One for each channel is 0, or 8 for unsigned values that are stored as INT4.
+# The range of zero points. One for each channel must be 0, or 8 for unsigned values that are stored as INT4.
 ZERO_POINTS = {"UINT8": (0, 255), "INT16": (-(2**15), 2**15 - 1), "INT8": (-128, 127), "INT4": (-8, 8), "INT2": (-2, 1)}
-# What a product with an input of a type has for weights, and gives.
+# The types of weights and results of a product, by the type of its input.
 PRODUCTS = {
     "FLOAT32": (("FLOAT32", "UINT8", "INT8", "INT4", "INT2"), ("FLOAT32",)),
     "UINT8": (("UINT8",), ("UINT8", "INT16")),
@@ -61,26 +60,26 @@ PRODUCTS = {
 }
 _INPUTS = {number: bounds for bounds, ops in OPS_BY_INPUTS.items() for number in ops.values()}
 _CALLS, _INTEGER_OPS = frozenset(CALLS.values()), frozenset(INTEGER_OPS.values())
-# The one input that may be left out.
+# The only input that may be left out.
 _FULLY_CONNECTED, _BIAS = OPS_BY_INPUTS[2, 3]["FULLY_CONNECTED"], 2
-# A tensor of more than this is none of a BERT: the largest token tables have a tenth of it.
+# No tensor of a BERT is larger.
 _MAX_RANK, _MAX_ELEMENTS = 8, 1 << 30
 _MAX_NAME = 4096
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 _INTEGERS = frozenset(TYPES[name] for name in ZERO_POINTS)
 _INT32_RANGE = (-(2**31), 2**31 - 1)
-# The bits of the smallest float32 that has all its digits, and of infinity: between them is what a scale may be. Those
-# of 0 and of negative numbers are smaller, those of NaN larger, or negative too.
+# The bits of the smallest normal float32, and of infinity. A scale must be between them: the bits of 0 and of negative
+# numbers are smaller, those of NaN larger or negative.
 _SMALLEST_SCALE, _INFINITY = 0x0080_0000, 0x7F80_0000
-# The step of a product's sums over that of its results: where it is larger, XNNPACK gives up, and frees memory twice.
+# The largest step of a product's sums relative to its results. Beyond it, XNNPACK fails and frees memory twice.
 _MAX_STEP = 256
 
 
 def check_file(source: str | os.PathLike | bytes) -> None:
-    """An error where a file would crash LiteRT instead of being refused by it.
+    """Raise an error if a file would crash LiteRT instead of being refused by it.
 
     Args:
-        source: The file, of which only the graph is read, or its bytes.
+        source: The file, or its bytes. Only the graph is read.
 
     Example:
         >>> check_file("model.tflite")  # doctest: +SKIP
@@ -126,7 +125,7 @@ def _check_signature(root: FileTable, signature: Table) -> None:
 
 
 def _few(numbers: tuple[int, ...]) -> tuple[int, ...]:
-    """For messages: a list that a stranger made may be long."""
+    """The first numbers, for messages: a list in a file from anywhere may be long."""
     return numbers[:_MAX_RANK]
 
 
@@ -160,7 +159,7 @@ def _check_tensor(tensor: Table, buffers: int) -> None:
 
 
 def _read_name(table: Table, field: int) -> str:
-    """A name, which is looked at before it is copied: many may point at one long one."""
+    """Read a name. Its length is checked before it is copied, because many names may point to one long text."""
     if (length := len(table.vector(field, item_size=1))) > _MAX_NAME:
         raise ValueError(f"a name has {length:,} bytes; {_MAX_NAME:,} are the most.")
     name = table.raw_text(field)
@@ -171,7 +170,7 @@ def _read_name(table: Table, field: int) -> str:
 
 
 def _check_quantization(shape: tuple[int, ...], kind: int, quantization: Table) -> None:
-    """XNNPACK says what is wrong with a scale or a zero point to a log that it was not given, and crashes."""
+    """Check scales and zero points, on which XNNPACK would crash."""
     if quantization.number(4, "<B"):
         raise ValueError("it has scales of another kind than export.convert writes.")
     scales, zero_points = quantization.numbers(2), quantization.long_numbers(3)
@@ -237,7 +236,7 @@ def _check_operator(number: int, operator: Table, kinds: list[int], tensors: lis
 
 
 def _check_product(number: int, source: Table, weights: Table, result: Table) -> None:
-    """The kernels of one type read the numbers of another as their own, and a scale for each of the outputs."""
+    """Check the types and scales of a product, because kernels would read numbers of another type as their own."""
     types = [_type_name(_type(tensor)) for tensor in (source, weights, result)]
     takes, gives = PRODUCTS.get(types[0], (types[1:2], types[2:]))
     if types[1] not in takes or types[2] not in gives:
