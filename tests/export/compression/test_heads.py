@@ -177,8 +177,8 @@ def test_the_block_that_is_missed_least_goes(capsys):
     [
         ({}, "pass one of the two"),
         ({"keep": 1, "share": 0.5}, "pass one of the two"),
-        ({"keep": 3}, "a block has 2 heads; expected 1 to 2"),
-        ({"share": 1.0}, "the part of the heads that goes"),
+        ({"keep": 3}, "a block has 2 heads, expected 1 to 2"),
+        ({"share": 1.0}, "the share of heads to remove"),
     ],
 )
 def test_what_cannot_be_removed_is_said(options, words):
