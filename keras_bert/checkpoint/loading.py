@@ -185,7 +185,7 @@ def find_format(directory: Path) -> str:
     found = ", ".join(sorted(path.name for path in directory.iterdir())[:8]) or "nothing"
     raise CheckpointError(
         f"{directory} is not a model directory: it has neither config.json (Hugging Face, keras-hub) nor "
-        f"bert_config.json (Google), but {found}. Pass the directory that has one of them."
+        f"bert_config.json (Google); it holds {found}. Pass the directory that has one of them."
     )
 
 
