@@ -197,8 +197,9 @@ def _largest(scores: np.ndarray, count: int) -> list[tuple[int, int]]:
     """Return the indices of the largest scores."""
     flat = scores.ravel()
     count = min(count, int(np.isfinite(flat).sum()))
-    places = np.argpartition(-flat, count - 1)[:count] if count else []
-    return [divmod(int(place), scores.shape[1]) for place in places]
+    if not count:
+        return []
+    return [divmod(int(place), scores.shape[1]) for place in np.argpartition(-flat, count - 1)[:count]]
 
 
 def _log_sum(values: np.ndarray) -> float:

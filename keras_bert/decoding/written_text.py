@@ -1,8 +1,8 @@
 """Joins WordPiece tokens to a text, with spaces only where they belong.
 
 The tokenizer drops spaces, so they are put back by rules. There is no space next to a CJK character; after an opening
-bracket or quote; before a closing one, a comma or a full stop; around a hyphen, a slash or an English apostrophe between
-letters; and around a point, comma or colon between digits.
+bracket or quote; before a closing one, a comma or a full stop; around a hyphen, a slash or an English apostrophe
+between letters; and around a point, comma or colon between digits.
 """
 
 from collections.abc import Iterable

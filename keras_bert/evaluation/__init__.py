@@ -1,4 +1,4 @@
-"""Labels and predictions to reports, tables and pictures."""
+"""Measures predictions: reports, tables and pictures."""
 
 from typing import Any
 

@@ -272,7 +272,7 @@ def test_what_is_refused():
 
 def test_ranked_choices():
     assert rank_choices(np.array([0.0, 0.0]), ["a", "b"]) == [Choice("a", 0, 0.5), Choice("b", 1, 0.5)]
-    with pytest.raises(ValueError, match="expected one each"):
+    with pytest.raises(ValueError, match="expected one for each"):
         rank_choices(np.array([0.0]), ["a", "b"])
 
 
