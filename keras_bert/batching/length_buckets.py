@@ -77,7 +77,7 @@ def bucketed_batches(
         [([2, 4], [0, 0]), ([1, 8], [1])]
     """
     if labels is None and (sample_weights is not None or fill_last):
-        raise ValueError("sample_weights and fill_last need labels; pass labels, or leave both out.")
+        raise ValueError("Got sample_weights or fill_last=True without labels; pass labels, or leave both out.")
     if drop_remainder and fill_last:
         raise ValueError("drop_remainder=True and fill_last=True: the last batch is dropped or filled; choose one.")
     bounds = _check(tokenized, batch_size, boundaries)
@@ -308,7 +308,7 @@ def check_column(values: Any, rows: int, name: str, token_rows: int | None = Non
             return replace(array, values=_on_tokens(array))
         array = tf.convert_to_tensor(array, tf.float32) if name == "weights" else tf.convert_to_tensor(array)
         if not array.shape.rank or array.shape[0] != rows:
-            raise ValueError(f"{name} has shape {array.shape}; expected {rows} rows, one for each example.")
+            raise ValueError(f"The {name} have shape {array.shape}; expected {rows} rows, one for each example.")
         return array
 
     # A list is a column, not a structure of columns.

@@ -38,7 +38,7 @@ def bucket_boundaries(
         )
     lengths = np.asarray(lengths)
     if not lengths.size:
-        raise ValueError("lengths is empty; pass the length of each row.")
+        raise ValueError("Got no lengths; pass the length of each row.")
     widths = np.minimum(-(-np.minimum(lengths, sequence_length) // multiple_of) * multiple_of, sequence_length)
     widths, rows = np.unique(widths, return_counts=True)
     cost, choice = _cheapest_widths(widths, np.concatenate([[0], np.cumsum(rows)]), min(count, len(widths)))

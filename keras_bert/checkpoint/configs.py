@@ -265,7 +265,7 @@ def write_keras_hub(settings: Settings) -> dict[str, Any]:
     _refuse_mean(config, "keras-hub's BertBackbone")
     if config.table_dim != config.hidden_dim or config.activation == "relu":
         raise CheckpointError(
-            f"keras-hub's BertBackbone has no embedding_dim={config.embedding_dim} with "
+            f"The BertBackbone of keras-hub has no embedding_dim={config.embedding_dim} with "
             f"activation={config.activation!r}: its tables are as wide as the encoder and its activation is "
             "GELU. Use format='huggingface' or 'google'."
         )

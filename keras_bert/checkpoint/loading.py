@@ -222,7 +222,7 @@ def _check_labels(checkpoint: Checkpoint, classes: Mapping[str, int]) -> None:
     labels, counts = checkpoint.settings.labels, list(classes.values())
     if labels and counts and len(labels) not in counts:
         raise CheckpointError(
-            f"id2label in {checkpoint.directory} names {len(labels)} classes, but the classifier has {counts[0]}. "
+            f"The id2label in {checkpoint.directory} names {len(labels)} classes, but the classifier has {counts[0]}. "
             "Check that config and weights belong together."
         )
 

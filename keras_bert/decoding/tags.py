@@ -138,7 +138,7 @@ def transition_scores(
     if transitions is not None:
         if np.shape(transitions) != (count + 1, count):
             raise ValueError(
-                f"transitions has shape {np.shape(transitions)}; expected {(count + 1, count)}, for {count} tags."
+                f"The transitions have shape {np.shape(transitions)}; expected {(count + 1, count)}, for {count} tags."
             )
         scores[:, :count] = transitions
     if constrained:

@@ -271,13 +271,13 @@ def activation_function(config: BertConfig) -> str | Callable:
 
 @keras.saving.register_keras_serializable("keras_bert")
 def gelu(x: Any) -> Any:
-    """The exact GELU of BERT, with the error function."""
+    """Compute the exact GELU of BERT, with the error function."""
     return keras.activations.gelu(x, approximate=False)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 def gelu_tanh(x: Any) -> Any:
-    """GELU by its tanh approximation, as in TensorFlow's early BERT code and keras-hub."""
+    """Compute the tanh approximation of GELU, as in TensorFlow's early BERT code and keras-hub."""
     return keras.activations.gelu(x, approximate=True)
 
 

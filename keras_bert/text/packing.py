@@ -95,5 +95,5 @@ def _keep(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
 
 def _batch(texts: Any, name: str) -> Any:
     if isinstance(texts, str):
-        raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+        raise TypeError(f"Got one string as {name}; expected a list of strings: wrap it as [{name}].")
     return texts

@@ -13,12 +13,12 @@ def to_strings(texts: Any) -> tf.Tensor | tf.RaggedTensor:
             texts = tf.convert_to_tensor(texts, tf.string)
         except (TypeError, ValueError):
             if fault := find_fault(texts):
-                raise ValueError(f"texts has {fault}; pass a string, a list or a tensor of strings.") from None
+                raise ValueError(f"The texts have {fault}; pass a string, a list or a tensor of strings.") from None
             texts = tf.ragged.constant(texts, dtype=tf.string)
     if texts.dtype != tf.string:
-        raise ValueError(f"texts is a tensor of {texts.dtype.name}; pass a tensor of strings.")
+        raise ValueError(f"The texts are a tensor of {texts.dtype.name}; pass a tensor of strings.")
     if texts.shape.rank is None:
-        raise ValueError("texts is a tensor of unknown rank; give it one with tf.ensure_shape or tf.reshape.")
+        raise ValueError("The texts are a tensor of unknown rank; give it one with tf.ensure_shape or tf.reshape.")
     return make_ragged(texts)
 
 
@@ -28,7 +28,7 @@ def to_ids(ids: Any) -> tf.Tensor | tf.RaggedTensor:
         ids = tf.ragged.constant(ids) if isinstance(ids, list | tuple) else tf.convert_to_tensor(ids)
     is_empty = ids.dtype == tf.float32 and ids.shape.num_elements() == 0  # how TensorFlow reads []
     if not (ids.dtype.is_integer or is_empty) or not ids.shape.rank:
-        raise ValueError(f"ids is {ids.dtype.name} of shape {ids.shape}; pass integers [..., tokens].")
+        raise ValueError(f"The ids are {ids.dtype.name} of shape {ids.shape}; pass integers [..., tokens].")
     return make_ragged(tf.cast(ids, tf.int32))
 
 

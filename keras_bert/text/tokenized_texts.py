@@ -305,7 +305,7 @@ def tokenize_words(
 
 def _tokenize(tokenizer: FlatTokenizer, texts: Sequence[str], name: str, batch: int) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(texts, str):
-        raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+        raise TypeError(f"Got one string as {name}; expected a list of strings: wrap it as [{name}].")
     parts = [tokenizer.tokenize_flat(texts[start : start + batch]) for start in range(0, len(texts), batch)]
     ids = [np.zeros(0, np.int32), *(part for part, _ in parts)]
     lengths = [np.zeros(0, np.int64), *(np.diff(splits) for _, splits in parts)]

@@ -255,7 +255,7 @@ class BertTokenizer:
 def _flat_list(texts: Any) -> tf.Tensor:
     texts = to_strings(texts)
     if texts.shape.rank != 1:
-        raise ValueError(f"texts has {texts.shape.rank} dimensions; expected a flat list of strings.")
+        raise ValueError(f"The texts have {texts.shape.rank} dimensions; expected a flat list of strings.")
     return texts
 
 

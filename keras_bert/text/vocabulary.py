@@ -177,7 +177,7 @@ def _find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
             raise FileNotFoundError(f"No file matches {pattern!r}; pass the path of a text file, or a pattern.")
         found.update(dict.fromkeys(paths))
     if not found:
-        raise ValueError("files is empty; pass at least one text file to learn from.")
+        raise ValueError("Got no files; pass at least one text file to learn from.")
     return list(found)
 
 

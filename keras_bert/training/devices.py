@@ -60,7 +60,7 @@ class Devices:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator["Devices"]:
-        """The context in which a model is built, compiled and trained; it sets the dtype policy meanwhile.
+        """Enter the context in which a model is built, compiled and trained; it sets the dtype policy meanwhile.
 
         Example:
             >>> with choose_devices().scope() as devices:

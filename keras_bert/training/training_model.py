@@ -81,8 +81,8 @@ class TrainingModel(_Steps):
 
             if jax.process_count() > 1:
                 raise RuntimeError(
-                    f"predict() cannot collect outputs from {jax.process_count()} JAX processes; save the model and "
-                    "predict in one process, or use evaluate()."
+                    f"Keras cannot collect the outputs of {jax.process_count()} JAX processes in predict(); save the "
+                    "model and predict in one process, or use evaluate()."
                 )
         return super().predict(*args, **kwargs)
 

@@ -385,7 +385,7 @@ def test_wrong_arguments_are_refused(tokenizer, tmp_path):
         tokenizer.id_to_token(30522)
     with pytest.raises(ValueError, match="index=-1: expected an id"):
         tokenizer.id_to_token(-1)
-    with pytest.raises(ValueError, match="ids is float32"):
+    with pytest.raises(ValueError, match="ids are float32"):
         tokenizer.detokenize([1.0])
     with pytest.raises(ValueError, match=r"'\[MASK\]' is not one of"):
         _ = BertTokenizer(["[UNK]", "a"]).mask_id

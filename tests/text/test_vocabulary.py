@@ -167,7 +167,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 def test_bad_corpora_are_refused(corpus, tmp_path):
     with pytest.raises(FileNotFoundError, match="No file matches .*none"):
         learn_vocabulary(tmp_path / "none*.txt", 600)
-    with pytest.raises(ValueError, match="files is empty"):
+    with pytest.raises(ValueError, match="Got no files"):
         learn_vocabulary([], 600)
     (tmp_path / "empty.txt").write_text(" \n\t")
     with pytest.raises(ValueError, match=r"no text in 1 file\(s\)"):

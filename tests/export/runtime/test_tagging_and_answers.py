@@ -115,7 +115,7 @@ def test_both_tokenizers_give_the_same_flat_arrays():
         device.tokenize_flat(["fine", "a \ud800"])
     with pytest.raises(TypeError, match="Got int '5'; expected strings"):
         device.tokenize_flat([5])
-    with pytest.raises(ValueError, match="texts has 2 dimensions"):
+    with pytest.raises(ValueError, match="texts have 2 dimensions"):
         graph.tokenize_flat([["a"]])
 
 
