@@ -5,7 +5,7 @@ device runtime can share its NumPy parts.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -147,7 +147,7 @@ if TYPE_CHECKING:
     from keras_bert.training.training_model import TrainingModel as TrainingModel
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name == "visualize":  # a package whose functions are called by its name: keras_bert.visualize.attention(…)
         return import_module("keras_bert.visualize")
     if name not in _HOMES:
