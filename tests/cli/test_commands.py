@@ -202,8 +202,8 @@ def test_every_command_has_flags_and_an_example_that_parses(name):
 
 def test_wrong_usage_exits_2(capsys):
     for words, message in (
-        (["fintune"], "there is no command 'fintune'; did you mean finetune? keras-bert --help lists them all"),
-        (["xyzzy"], "there is no command 'xyzzy'; keras-bert --help lists them all"),
+        (["fintune"], "There is no command 'fintune'. Did you mean finetune? See keras-bert --help for all commands."),
+        (["xyzzy"], "There is no command 'xyzzy'. See keras-bert --help for all commands."),
         (["info"], "the following arguments are required: model"),
         (["info", "x", "--jsn"], "unrecognized arguments: --jsn"),
     ):
