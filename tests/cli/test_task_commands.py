@@ -200,10 +200,10 @@ def test_nothing_to_hold_out_is_said(tmp_path, capsys):
     command = ["finetune", str(data), str(tmp_path / "model"), "--model", str(pretrained_directory())]
     data.write_text("text\tlabel\n" + "".join(f"good\tname {row}\n" for row in range(20)), encoding="utf-8")
     assert main(command) == 1
-    assert "No row can be held out: each of the 20 labels has one example" in capsys.readouterr().err
+    assert "No row can be held out: each of the 20 labels has only one example" in capsys.readouterr().err
     data.write_text("text\tlabel\ngood\tyes\n", encoding="utf-8")
     assert main(command) == 1
-    assert "There is 1 row; expected at least 2, or --validation" in capsys.readouterr().err
+    assert "There is 1 row; expected at least 2, or a --validation" in capsys.readouterr().err
 
 
 # === Scores and flags ===
