@@ -413,7 +413,7 @@ def test_bad_settings_are_named(tmp_path):
     model = new_tagger().model
     with pytest.raises(ValueError, match="expected tags of words"):
         EntityTagger(model, BertTokenizer(VOCABULARY), labels=["LABEL_0", "LABEL_1"])
-    with pytest.raises(ValueError, match="5 outputs, and there are 3 tags"):
+    with pytest.raises(ValueError, match="5 outputs, but there are 3 tags"):
         EntityTagger(model, BertTokenizer(VOCABULARY), labels=["O", "B-X", "I-X"])
     tagger = new_tagger()
     data = tagger.prepare(*sentences(2, seed=1))
