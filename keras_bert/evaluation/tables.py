@@ -1,10 +1,27 @@
 """Formats the scores and counts of reports as the lines of printed tables."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from keras_bert.evaluation.reports import ClassificationReport, MultilabelReport
+
+class ScoredReport(Protocol):
+    """A report with precision, recall and F1 of each class, and their averages."""
+
+    @property
+    def classes(self) -> Sequence[Any]:
+        """The scores of each class, with its `name`."""
+
+    @property
+    def micro(self) -> Any:
+        """The scores over all decisions."""
+
+    @property
+    def macro(self) -> Any:
+        """The mean of the classes."""
+
+    @property
+    def weighted(self) -> Any:
+        """The mean of the classes, weighted by their support."""
 
 
 def listed(names: Sequence[str]) -> str:
@@ -27,7 +44,7 @@ def noted(notes: Sequence[str]) -> list[str]:
     return ["", *(f"note: {note}" for note in notes)] if notes else []
 
 
-def score_table(report: "ClassificationReport | MultilabelReport") -> list[str]:
+def score_table(report: "ScoredReport") -> list[str]:
     """Return a line for each class, then one for each average."""
     averages = (("micro", report.micro), ("macro", report.macro), ("weighted", report.weighted))
     width = max(8, *(len(scores.name) for scores in report.classes))

@@ -29,4 +29,7 @@ def _load_tokenizer(model: str) -> "BertTokenizer":
     from keras_bert.checkpoint import load_tokenizer
     from keras_bert.text.tokenizer import BertTokenizer
 
-    return BertTokenizer(model) if Path(model).is_file() else load_tokenizer(model)
+    tokenizer = BertTokenizer(model) if Path(model).is_file() else load_tokenizer(model)
+    if tokenizer is None:
+        raise ValueError(f"{model} has no vocab.txt; expected a model directory with one, or the file itself.")
+    return tokenizer

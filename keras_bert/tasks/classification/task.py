@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from keras_bert.batching.prepared_data import PreparedData
-from keras_bert.checkpoint import load_labels, load_model
+from keras_bert.checkpoint import load_labels
 from keras_bert.checkpoint.configs import PROBLEM_TYPES
 from keras_bert.checkpoint.files import read_json, write_json
 from keras_bert.checkpoint.hub import find_directory
@@ -35,7 +35,7 @@ from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.heads import bert_model
 from keras_bert.tasks.base.class_labels import check_labels, check_not_constant, find_class, weigh_classes
 from keras_bert.tasks.base.saved_tasks import SETTINGS, read_settings
-from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.base.task import Task, load_with_tokenizer
 from keras_bert.text.tokenizer import BertTokenizer
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class TextClassifier(Task):
                 raise ValueError(
                     f"{directory_or_name} has no named classes; pass labels=[…], the classes of your data."
                 )
-            model, tokenizer = load_model(directory, seed=seed)
+            model, tokenizer = load_with_tokenizer(directory, seed=seed)
             return cls(model, tokenizer, labels=known, **{**said, "kind": kind, **kwargs})
         kind = kind or "single_label"
         labels = check_labels(labels, kind)

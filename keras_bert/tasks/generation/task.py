@@ -51,7 +51,7 @@ from keras_bert.model.encoder import INPUT_NAMES, bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model, masked_lm_logits
 from keras_bert.tasks.base.definition import Batches
 from keras_bert.tasks.base.fitting import packs_rows
-from keras_bert.tasks.base.task import Task
+from keras_bert.tasks.base.task import Task, load_with_tokenizer
 from keras_bert.tasks.generation.files import GenerationRows, Source, as_generation_rows, as_source
 from keras_bert.tasks.generation.metrics import GenerationReport, generation_report
 from keras_bert.tasks.generation.prefix_model import (
@@ -305,7 +305,7 @@ class Seq2Seq(Task):
         rows = [ids[begin:end].tolist() for begin, end in itertools.pairwise(splits)]
         return [[self.tokenizer.cls_id, *row, self.tokenizer.sep_id] for row in rows]
 
-    def padded(self, rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    def padded(self, rows: Sequence[Sequence[int] | np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Pad rows of ids to the longest one; gives ids and mask, int32 `[B, S]`."""
         width = max(map(len, rows))
         ids = np.full((len(rows), width), self.tokenizer.pad_id, np.int32)
@@ -415,7 +415,7 @@ class Seq2Seq(Task):
 
     @classmethod
     def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
-        loaded, tokenizer = load_model(directory)
+        loaded, tokenizer = load_with_tokenizer(directory)
         return cls(as_prefix_model(loaded), tokenizer, **cls.from_settings(settings, Path(directory)))
 
     def settings(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.tasks.relation.marked_text import MarkedText
-from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
+from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, tokenize_texts
 from keras_bert.text.tokenizer import BertTokenizer
 
 Markers = tuple[str, str, str, str]
@@ -49,7 +49,7 @@ def choose_markers(tokenizer: BertTokenizer) -> Markers:
 
 
 def pack_marked(
-    tokenizer: BertTokenizer, texts: Sequence[MarkedText], markers: Sequence[str], *, sequence_length: int
+    tokenizer: FlatTokenizer, texts: Sequence[MarkedText], markers: Sequence[str], *, sequence_length: int
 ) -> tuple[TokenizedTexts, tuple[str, ...]]:
     """Tokenize texts into rows of at most `sequence_length` tokens; gives the rows and notes on what was cut.
 

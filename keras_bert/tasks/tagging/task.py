@@ -15,14 +15,14 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike
 
-from keras_bert.checkpoint import load_labels, load_model
+from keras_bert.checkpoint import load_labels
 from keras_bert.decoding import softmax
 from keras_bert.decoding.entities import log_partition, path_score
 from keras_bert.decoding.tags import NEVER, OUTSIDE, transition_scores
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.heads import bert_model
-from keras_bert.tasks.base.task import Task, is_pair_of_xy
+from keras_bert.tasks.base.task import Task, is_pair_of_xy, load_with_tokenizer
 from keras_bert.tasks.tagging.codec import TagCodec
 from keras_bert.tasks.tagging.crf import CRFLoss, LinearChainCRF
 from keras_bert.tasks.tagging.files import TaggedRows, as_tagged_rows
@@ -119,7 +119,7 @@ class EntityTagger(Task):
                     f"{directory_or_name} has no named tags; pass labels=[…], the kinds of entities of your data "
                     "(read_tagged(path).entity_kinds)."
                 )
-            model, tokenizer = load_model(directory_or_name, seed=seed)
+            model, tokenizer = load_with_tokenizer(directory_or_name, seed=seed)
             return cls(model, tokenizer, labels=known, scheme=scheme, **{"constrained": False, **kwargs})
         tags = make_tags(labels, scheme)
         with warnings.catch_warnings():
