@@ -25,6 +25,7 @@ from keras_bert.model.embeddings import (
     spread_seed,
     token_embedding,
 )
+from keras_bert.model.neighbour_heads import NeighbourHeads, initial_heads, look_at_neighbours
 from keras_bert.model.pooling import mean_of_tokens
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
@@ -180,10 +181,11 @@ def bert_encoder(
     packed: bool = False,
     prefix_lm: bool = False,
     sequence_length: int | None = None,
+    initial: str | NeighbourHeads = "random",
     seed: int | None = None,
     name: str = "bert",
 ) -> keras.Model:
-    """Create BERT as a functional Keras model with random weights.
+    """Create BERT as a functional Keras model with fresh weights.
 
     Inputs: a dictionary of `token_ids`, `segment_ids`, `padding_mask`, int32 `[B, T]`. Outputs, by name:
     `sequence_output [B, T, H]`, `pooled_output [B, H]`, `hidden_states` (a list of `num_layers + 1` tensors, the
@@ -195,13 +197,17 @@ def bert_encoder(
     With `prefix_lm`, segment 0 attends only to itself, and each token of segment 1 to all tokens up to itself, as text
     generation needs it (UniLM).
 
+    `initial="neighbours"` is for models that are going to be pretrained from nothing: heads of the first block begin by
+    looking at the tokens beside each token, so that training needs not find positions first. `NeighbourHeads(…)` says
+    which heads, and how closely. The rest is random, by `seed`; nothing of it is kept in a saved model but the weights.
+
     Example:
         >>> encoder = bert_encoder(BertConfig.preset("tiny"))
         >>> ids = np.array([[101, 7592, 102]])
         >>> encoder({"token_ids": ids, "segment_ids": ids * 0, "padding_mask": ids * 0 + 1})["pooled_output"].shape
         TensorShape([1, 128])
     """
-    seeds = spread_seed(seed, config.num_layers + 3)
+    heads, seeds = initial_heads(initial), spread_seed(seed, config.num_layers + 3)
     inputs = {key: keras.Input((sequence_length,), dtype="int32", name=key) for key in INPUT_NAMES}
     if packed:
         bias, *positions = PackedBias(name="padding_bias")(inputs["padding_mask"])
@@ -224,7 +230,10 @@ def bert_encoder(
     }
     if return_attentions:
         outputs["attentions"] = attentions
-    return keras.Model(inputs, outputs, name=name)
+    encoder = keras.Model(inputs, outputs, name=name)
+    if heads is not None:
+        look_at_neighbours(encoder, config, heads)
+    return encoder
 
 
 def with_example_starts(encoder: keras.Model) -> keras.Model:

@@ -9,7 +9,7 @@ import functools
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from keras_bert.checkpoint import load_model, save_pretrained
@@ -131,6 +131,8 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
     require_writable(output)
     devices.replica_batch_size(plan.batch_size // plan.accumulation)
     config = _check_sizes(config, source, tokenizer)
+    plan = plan.for_config(config)
+    phase = replace(phase, plan=plan)
     with devices.scope():
         model = _compiled_model(phase.examples, config, tokenizer, plan, devices)
         if source is not None:
@@ -191,10 +193,12 @@ def _compiled_model(examples, config, tokenizer, plan, devices):
         packed=plan.packed,
         negatives=plan.negatives,
         token_counts=token_counts(examples, tokenizer),
+        initial=plan.initial,
         seed=plan.seed,
         model_class=TokenCountingModel,
     )
-    optimizer = bert_optimizer(plan.learning_rate, plan.steps, name=plan.optimizer, warmup=plan.warmup)
+    settings = {"name": plan.optimizer, "warmup": plan.warmup, "beta_2": plan.beta_2}
+    optimizer = bert_optimizer(plan.learning_rate, plan.steps, **settings)
     # Keras rounds an epoch up to whole executions, so these must divide it.
     at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
     options = devices.compile_options(steps_per_execution=at_once, gradient_accumulation_steps=plan.accumulation)

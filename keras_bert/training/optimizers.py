@@ -80,6 +80,7 @@ def bert_optimizer(
     warmup: float = 0.1,
     weight_decay: float = 0.01,
     clip_norm: float | None = 1.0,
+    beta_2: float = 0.999,
     epsilon: float = 1e-6,
     accumulate: int | None = None,
 ) -> keras.optimizers.Optimizer:
@@ -92,6 +93,7 @@ def bert_optimizer(
         warmup: The fraction of the steps in which the rate rises.
         weight_decay: The decoupled decay of kernels and tables; biases and norms have none.
         clip_norm: The largest global norm of the gradients; `None` does not clip.
+        beta_2: How slowly the mean of squared gradients changes; below 1.
         epsilon: Added to the denominator.
         accumulate: How many batches to accumulate before an update; `None` updates after each batch.
 
@@ -103,12 +105,15 @@ def bert_optimizer(
         raise ValueError(f"name={name!r} is unknown; choose 'adamw' or 'lamb'.")
     if not 0 <= warmup < 1:
         raise ValueError(f"warmup={warmup!r}: expected a fraction of the steps, from 0 to below 1.")
+    if not 0 < beta_2 < 1:
+        raise ValueError(f"beta_2={beta_2!r}: expected a number between 0 and 1, such as 0.98.")
     schedule = WarmupLinearDecay(learning_rate, total_steps, int(warmup * total_steps))
     kind = keras.optimizers.AdamW if name == "adamw" else Lamb
     optimizer = kind(
         schedule,
         weight_decay=weight_decay,
         global_clipnorm=clip_norm,
+        beta_2=beta_2,
         epsilon=epsilon,
         gradient_accumulation_steps=accumulate,
     )
