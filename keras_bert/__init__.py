@@ -19,6 +19,7 @@ _HOMES = {
     # === Model ===
     "BertConfig": "model.config",
     "HashDropout": "model.dropout",
+    "NeighbourHeads": "model.neighbour_heads",
     "bert_encoder": "model.encoder",
     "bert_model": "model.heads",
     # === Checkpoint ===
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from keras_bert.model.dropout import HashDropout as HashDropout
     from keras_bert.model.encoder import bert_encoder as bert_encoder
     from keras_bert.model.heads import bert_model as bert_model
+    from keras_bert.model.neighbour_heads import NeighbourHeads as NeighbourHeads
     from keras_bert.pretraining.corpus.writing import read_examples as read_examples
     from keras_bert.pretraining.corpus.writing import write_examples as write_examples
     from keras_bert.pretraining.masking import Masking as Masking

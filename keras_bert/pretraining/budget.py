@@ -10,7 +10,6 @@ import gc
 import json
 import math
 import os
-import re
 import shutil
 import time
 from pathlib import Path
@@ -31,7 +30,6 @@ from keras_bert.training.resume import save_state
 
 FILE = "budget.json"
 
-_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _CHECKS = 20  # times that a run is measured and saved, at most
 _CHECKED_SHARE = 0.05  # of the time that this may take
 _RESERVE = 0.03  # of the time, for steps that are slower than those that were measured
@@ -39,22 +37,6 @@ _AT_ONCE = 8  # steps per execution, which `save_every` is to be a multiple of
 _LEAST_EXECUTIONS = 3
 _MEASURED_SHARE = 0.01  # of the budget
 _MEASURED_SECONDS = (3.0, 60.0)  # at least, at most
-
-
-def parse_duration(text: str) -> float:
-    """The seconds of `90s`, `45m`, `1h`, `1h30m` or `2d`.
-
-    Example:
-        >>> parse_duration("1h30m")
-        5400.0
-    """
-    parts = re.findall(r"(\d+(?:\.\d+)?)([dhms])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is no duration; expected a number with d, h, m or s, such as 45m, 1h or 1h30m.")
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
-    if not seconds:
-        raise ValueError(f"{text!r} is no time at all; give more than 0.")
-    return seconds
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -138,7 +120,9 @@ def count_steps(
     """
     left = (seconds - timings.once) * (1 - _RESERVE)
     if save_every is None:
-        checks = max(1, min(_CHECKS, int(_CHECKED_SHARE * left / timings.check) if timings.check > 0 else _CHECKS))
+        affordable = _CHECKED_SHARE * left / max(timings.check, 1e-9)
+        filled = left / (_AT_ONCE * timings.step + timings.check)  # with an execution or more before each
+        checks = max(1, int(min(_CHECKS, affordable, filled)))
         every = int((left / checks - timings.check) / timings.step) // _AT_ONCE * _AT_ONCE
     else:
         every = save_every

@@ -231,7 +231,7 @@ def _places(output, several):
 
 
 def _read_budget(text):
-    from keras_bert.pretraining.budget import parse_duration
+    from keras_bert.system.durations import parse_duration
 
     try:
         return parse_duration(text)
