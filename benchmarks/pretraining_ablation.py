@@ -40,6 +40,7 @@ from keras_bert.text.vocabulary import learn_vocabulary, write_vocabulary
 VARIANTS = {
     "recipe": {},
     "random": {"initial": "random"},
+    "random, beta_2 0.98": {"initial": "random", "beta_2": 0.98},
     "random, 15 % masks": {"initial": "random", "mask_rate": 0.15},
     "all blocks": {"initial": NeighbourHeads(blocks=None)},
     "half of the heads free": {"initial": NeighbourHeads(free=0.5)},
@@ -48,8 +49,7 @@ VARIANTS = {
     "15 % masks": {"mask_rate": 0.15},
     "30 % masks": {"final_mask_rate": 0.3},
     "40 to 15 % masks": {"mask_rate": 0.4},
-    "beta_2 0.999": {"beta_2": 0.999},
-    "beta_2 0.95": {"beta_2": 0.95},
+    "beta_2 0.98": {"beta_2": 0.98},
     "half the rate": {"learning_rate": 0.5},
     "one and a half times the rate": {"learning_rate": 1.5},
     "twice the rate": {"learning_rate": 2.0},

@@ -85,6 +85,8 @@ def fit_to_budget(
         ```
     """
     output = Path(output)
+    if phase.plan.growth:
+        raise ValueError(f"growth={phase.plan.growth} goes by steps; give their number instead of a budget.")
     decision: dict[str, Any] | None = _stored_decision(output, budget)
     if decision is None:
         began = time.monotonic()

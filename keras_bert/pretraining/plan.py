@@ -4,6 +4,7 @@ Takes numbers and names, checks what can be checked without a model, and is writ
 room of its own because the input, the model, the records and the command line all read it.
 """
 
+import itertools
 import os
 from dataclasses import dataclass, replace
 
@@ -28,6 +29,8 @@ class PretrainingPlan:
             config's. The saved model keeps the config's, for fine-tuning.
         initial: Weights of a model that starts from nothing: `"neighbours"`, `"random"` or a `NeighbourHeads`; see
             `bert_encoder`.
+        growth: Models with fewer blocks to begin with, as `(blocks, step)`: so many blocks until that step, then a
+            multiple of them, with the same optimizer and schedule, such as `((1, 1000),)` for a model of 2 blocks.
         mask_rate: The share of tokens to predict, at the start of the run.
         final_mask_rate: At its end, with a straight line between the two; validation has this one all the time. `None`:
             the rate stays as it is.
@@ -54,10 +57,11 @@ class PretrainingPlan:
     accumulation: int = 1
     learning_rate: float | None = None
     optimizer: str = "adamw"
-    beta_2: float = 0.98
+    beta_2: float = 0.999
     warmup: float = 0.05
     dropout: float | None = 0.0
     initial: str | NeighbourHeads = "neighbours"
+    growth: tuple[tuple[int, int], ...] = ()
     mask_rate: float = 0.3
     final_mask_rate: float | None = 0.15
     max_predictions: int | None = None
@@ -86,11 +90,33 @@ class PretrainingPlan:
             if not (name == "final_mask_rate" and rate is None) and not 0 < rate < 1:
                 raise ValueError(f"{name}={rate!r} is not a share of the tokens; expected a number between 0 and 1.")
         initial_heads(self.initial)
+        steps = [0, *(step for _, step in self.growth), self.steps]
+        if any(step % self.save_every or step <= before for before, step in itertools.pairwise(steps)):
+            raise ValueError(
+                f"growth={self.growth}: expected (blocks, step) pairs whose steps rise, are multiples of "
+                f"save_every={self.save_every} and stay below steps={self.steps}."
+            )
 
     @property
     def last_mask_rate(self) -> float:
         """The share of tokens to predict at the end of the run, and in validation."""
         return self.mask_rate if self.final_mask_rate is None else self.final_mask_rate
+
+    def stages(self, config: BertConfig) -> list[tuple[int, int]]:
+        """The blocks of the model and the step until which it has them, for each model that the run passes through.
+
+        Example:
+            >>> PretrainingPlan(steps=3000, growth=((1, 1000),)).stages(BertConfig.preset("tiny"))
+            [(1, 1000), (2, 3000)]
+        """
+        stages = [*self.growth, (config.num_layers, self.steps)]
+        for (few, _), (many, _) in itertools.pairwise(stages):
+            if few < 1 or many % few:
+                raise ValueError(
+                    f"growth={self.growth} of a model of {config.num_layers} blocks: {many} blocks are no multiple of "
+                    f"{few}; grow by whole copies, such as 2, 4, 8."
+                )
+        return stages
 
     def for_config(self, config: BertConfig) -> "PretrainingPlan":
         """The plan with a number for its learning rate."""

@@ -27,6 +27,7 @@ from keras_bert.pretraining.batches import (
     validation_batches,
 )
 from keras_bert.pretraining.corpus.manifest import load_manifest
+from keras_bert.pretraining.growth import stack_blocks
 from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
 from keras_bert.pretraining.plan import Phase, PretrainingPlan, pretraining_rate
 from keras_bert.pretraining.plateau import WarnOnPlateau
@@ -42,7 +43,7 @@ from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
 from keras_bert.training.optimizers import bert_optimizer
-from keras_bert.training.resume import SaveState, require_writable, restore_state
+from keras_bert.training.resume import SaveState, newest_step, require_writable, restore_state
 
 _STEPS_PER_EXECUTION = 8
 
@@ -146,26 +147,37 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
     plan = keep_old_defaults(plan, output).for_config(config)
     phase = replace(phase, plan=plan)
     counts = token_counts(phase.examples, tokenizer)
+    stages, done = plan.stages(config), newest_step(output / "state")
+    if source is not None and plan.growth:
+        raise ValueError("growth is for models that start from nothing; leave it out, or start_from.")
     with devices.scope():
-        model = compiled_model(phase.examples, config, plan, devices, counts)
-        if source is not None:
-            _start_from(source, model)
-        done = restore_state(model, output / "state")
         _check_place(done, plan, output)
         if devices.is_chief:
             write_plan(output, _describe(phase, config, devices, start_from))
             if verbose:
                 print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
-        if done < plan.steps:
-            plateau = WarnOnPlateau(counts, plan, config, from_nothing=source is None)
-            _fit(model, phase, output, config, tokenizer, devices, done, verbose, [plateau])
+        model, notices = None, [WarnOnPlateau(counts, plan, config, from_nothing=source is None)]
+        for blocks, end in [stage for stage in stages if stage[1] >= done] or stages[-1:]:
+            smaller, model = (
+                model,
+                compiled_model(phase.examples, config.replace(num_layers=blocks), plan, devices, counts),
+            )
+            if smaller is not None:
+                stack_blocks(smaller, model)
+            else:
+                if source is not None:
+                    _start_from(source, model)
+                restore_state(model, output / "state")
+            if done < end:
+                _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices)
+                done = end
     plain = plain_model(model, config)
     if devices.is_chief:
         save_pretrained(plain, output / "model", tokenizer=tokenizer)
     return plain
 
 
-def _fit(model, phase, output, config, tokenizer, devices, done, verbose, notices):
+def _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices):
     plan = phase.plan
     batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan, devices=devices)
     shard = "none" if plan.service else "data"  # a service has shared the examples out already
@@ -181,7 +193,7 @@ def _fit(model, phase, output, config, tokenizer, devices, done, verbose, notice
         model.fit(
             devices.distribute(batches_from(done), batch_size=plan.batch_size, shard=shard),
             initial_epoch=done // plan.save_every,
-            epochs=plan.steps // plan.save_every,
+            epochs=end // plan.save_every,
             validation_data=checks,
             shuffle=False,
             verbose=fit_verbosity(verbose),

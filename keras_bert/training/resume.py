@@ -126,6 +126,12 @@ def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
     return int(states[-1].name.removeprefix("step-"))
 
 
+def newest_step(directory: str | os.PathLike) -> int:
+    """The step of the newest saved state, 0 where there is none yet."""
+    states = _states(Path(directory))
+    return int(states[-1].name.removeprefix("step-")) if states else 0
+
+
 def _state(model: keras.Model) -> dict[str, Any]:
     """Return all variables that the next step depends on, by a name that is the same in every process."""
     model.optimizer.build(model.trainable_variables)

@@ -52,7 +52,7 @@ def _add_training_arguments(group):
     group.add_argument("--learning-rate", type=float, help="its peak (default: by size, 2e-3 for tiny, 1e-3 for mini)")
     group.add_argument("--warmup", type=float, default=0.05, help="share of the steps (default: %(default)s)")
     group.add_argument("--optimizer", choices=("adamw", "lamb"), default="adamw", help="default: %(default)s")
-    group.add_argument("--beta-2", type=float, default=0.98, help="of the optimizer (default: %(default)s)")
+    group.add_argument("--beta-2", type=float, default=0.999, help="of the optimizer (default: %(default)s)")
     group.add_argument(
         "--dropout",
         type=float,
@@ -64,6 +64,13 @@ def _add_training_arguments(group):
         choices=INITIAL,
         default="neighbours",
         help="weights to begin with: heads that look at neighbouring tokens, or all random (default: %(default)s)",
+    )
+    group.add_argument(
+        "--grow",
+        type=_read_growth,
+        default=(),
+        metavar="GROWTH",
+        help="begin with fewer blocks, BLOCKS:UNTIL_STEP each, such as 1:1000,2:3000",
     )
     group.add_argument(
         "--mask-rate", type=float, default=0.3, help="share of tokens to predict at the start (default: %(default)s)"
@@ -162,6 +169,7 @@ def _plan(arguments, steps, batch_size):
         warmup=arguments.warmup,
         dropout=arguments.dropout,
         initial=arguments.initial,
+        growth=arguments.grow,
         mask_rate=arguments.mask_rate,
         final_mask_rate=arguments.final_mask_rate,
         mask_unit=arguments.mask,
@@ -237,6 +245,14 @@ def _read_budget(text):
         return parse_duration(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _read_growth(text):
+    """`1:1000,2:3000` → `((1, 1000), (2, 3000))`."""
+    pairs = [part.split(":") for part in text.split(",")]
+    if not all(len(pair) == 2 and all(number.isascii() and number.isdigit() for number in pair) for pair in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is no growth; expected BLOCKS:UNTIL_STEP, such as 1:1000,2:3000")
+    return tuple((int(blocks), int(step)) for blocks, step in pairs)
 
 
 def _read_phases(text):
