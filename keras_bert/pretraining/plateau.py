@@ -13,19 +13,37 @@ from keras_bert.model.config import BertConfig
 from keras_bert.pretraining.plan import PretrainingPlan, pretraining_rate
 
 _LEAST_STEPS = 1000
-_MARGIN = 0.35  # nats: tokens that are masked by themselves or by a random one are worth a little less than the entropy
+_MARGIN = 0.2  # nats
 
 
-def unigram_entropy(token_counts: np.ndarray) -> float:
-    """The loss of a model that predicts every token by its frequency alone, in nats.
+def frequency_loss(token_counts: np.ndarray, *, mask_share: float = 0.8, random_share: float = 0.1) -> float:
+    """The least loss of masked tokens, in nats, without a look at any other token.
+
+    It is the entropy of the tokens' frequencies where `[MASK]` stands, and less where a token does: it may be the true
+    one.
+
+    Args:
+        token_counts: How often each token occurs; those that never do (special ones) are never drawn at random either.
+        mask_share, random_share: As for `Masking`.
 
     Example:
-        >>> round(unigram_entropy(np.array([0, 2, 1, 1])), 3)
+        >>> round(frequency_loss(np.array([0, 2, 1, 1]), mask_share=1.0, random_share=0.0), 3)  # the entropy
         1.04
     """
     counts = np.asarray(token_counts, "float64")
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum())
+    p = counts[counts > 0] / counts.sum()
+    entropies = -p * np.log(p)
+    entropy = entropies.sum()
+    kept, drawn = max(0.0, 1 - mask_share - random_share), random_share / len(p)
+    shown = kept * p + drawn  # [V], how often a token stands at a place to predict
+    if not shown.any():
+        return float(mask_share * entropy)
+    same = kept * p + drawn * p  # it is the true one
+    others = drawn * (1 - p)  # another is
+    loss = -(same * np.log(same / shown)).sum()
+    if drawn:
+        loss += (drawn * (entropy - entropies) - others * np.log(drawn / shown)).sum()
+    return float(mask_share * entropy + loss)
 
 
 class WarnOnPlateau(keras.callbacks.Callback):
@@ -49,8 +67,8 @@ class WarnOnPlateau(keras.callbacks.Callback):
         self, token_counts: np.ndarray, plan: PretrainingPlan, config: BertConfig, *, from_nothing: bool = True
     ):
         super().__init__()
-        self.entropy, self.plan, self.config, self.from_nothing = (
-            unigram_entropy(token_counts),
+        self.level, self.plan, self.config, self.from_nothing = (
+            frequency_loss(token_counts),
             plan,
             config,
             from_nothing,
@@ -64,11 +82,11 @@ class WarnOnPlateau(keras.callbacks.Callback):
         if self.warned or step < self.enough or perplexity is None or not math.isfinite(perplexity):
             return
         loss = math.log(perplexity)
-        if loss > self.entropy - _MARGIN:
+        if loss > self.level - _MARGIN:
             self.warned = True
             warnings.warn(
                 f"After {step:,} steps the loss of masked tokens is {loss:.2f}, about that of guessing by frequency "
-                f"({self.entropy:.2f}): the model does not use context yet. {self._advice()}",
+                f"({self.level:.2f}): the model does not use context yet. {self._advice()}",
                 stacklevel=2,
             )
 

@@ -9,10 +9,10 @@ import pytest
 
 from keras_bert.model.config import BertConfig
 from keras_bert.pretraining.plan import PretrainingPlan
-from keras_bert.pretraining.plateau import WarnOnPlateau, unigram_entropy
+from keras_bert.pretraining.plateau import WarnOnPlateau, frequency_loss
 
 COUNTS = 1_000_000 / np.arange(1, 8001)
-ENTROPY = unigram_entropy(COUNTS)
+LEVEL = frequency_loss(COUNTS)
 CONFIG = BertConfig.preset("tiny", vocabulary_size=8000)
 PLAN = PretrainingPlan(steps=10_000, initial="random").for_config(CONFIG)
 
@@ -23,17 +23,19 @@ def watch(losses, plan=PLAN, name="val_mlm_logits_perplexity", **options):
         callback.on_epoch_end(epoch, {name: math.exp(loss), "loss": 0.0})
 
 
-def test_the_entropy_is_the_loss_of_guessing_by_frequency():
-    assert unigram_entropy(np.array([5, 5, 0, 5, 5])) == pytest.approx(math.log(4))
-    rng, shares = np.random.default_rng(0), COUNTS / COUNTS.sum()
-    drawn = rng.choice(8000, size=100_000, p=shares)
-    assert -np.log(shares[drawn]).mean() == pytest.approx(ENTROPY, abs=0.02)
+def test_the_loss_of_guessing_by_frequency():
+    whole = {"mask_share": 1.0, "random_share": 0.0}
+    assert frequency_loss(np.array([5, 5, 0, 5, 5]), **whole) == pytest.approx(math.log(4))
+    p = np.array([0.5, 0.3, 0.2])
+    joint = np.concatenate([0.8 * p[:, None], 0.1 * np.diag(p) + 0.1 * p[:, None] / 3], axis=1)  # [true, shown]
+    assert frequency_loss(p * 1000) == pytest.approx(-(joint * np.log(joint / joint.sum(0))).sum())
+    assert frequency_loss(COUNTS) < frequency_loss(COUNTS, **whole)
 
 
 @pytest.mark.parametrize("name", ["val_mlm_logits_perplexity", "mlm_logits_perplexity", "perplexity"])
 def test_a_run_on_the_plateau_is_told_once(name):
     with pytest.warns(UserWarning, match="After 2,000 steps the loss .* guessing by frequency") as found:
-        watch([ENTROPY + 0.2, ENTROPY + 0.05, ENTROPY, ENTROPY - 0.1, ENTROPY - 0.1, ENTROPY - 0.1], name=name)
+        watch([LEVEL + 0.2, LEVEL + 0.05, LEVEL, LEVEL - 0.1, LEVEL - 0.1, LEVEL - 0.1], name=name)
     assert len(found) == 1
     assert 'initial="neighbours"' in str(found[0].message)
 
@@ -41,9 +43,9 @@ def test_a_run_on_the_plateau_is_told_once(name):
 def test_a_run_that_learns_is_left_alone():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        watch([ENTROPY, ENTROPY - 0.3, ENTROPY - 0.7, ENTROPY - 0.9, ENTROPY - 1.2])
+        watch([LEVEL, LEVEL - 0.3, LEVEL - 0.7, LEVEL - 0.9, LEVEL - 1.2])
         watch([float("nan")] * 5)
-        watch([ENTROPY] * 5, plan=replace(PLAN, steps=100_000))  # not enough steps of so long a run yet
+        watch([LEVEL] * 5, plan=replace(PLAN, steps=100_000))  # not enough steps of so long a run yet
 
 
 @pytest.mark.parametrize(
@@ -56,10 +58,10 @@ def test_a_run_that_learns_is_left_alone():
 )
 def test_the_advice_suits_the_plan(plan, words):
     with pytest.warns(UserWarning, match=words):
-        watch([ENTROPY] * 6, plan=plan)
+        watch([LEVEL] * 6, plan=plan)
 
 
 def test_a_model_that_was_there_needs_no_other_beginning():
     with pytest.warns(UserWarning, match="guessing by frequency") as found:
-        watch([ENTROPY] * 6, from_nothing=False)
+        watch([LEVEL] * 6, from_nothing=False)
     assert "neighbours" not in str(found[0].message)
