@@ -118,7 +118,7 @@ def count_steps(
 
     Example:
         >>> count_steps(Timings(step=0.1, check=2.0, once=20.0), 3600)
-        (34000, 1700)
+        (34240, 1712)
     """
     left = (seconds - timings.once) * (1 - _RESERVE)
     if save_every is None:

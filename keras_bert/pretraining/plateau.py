@@ -67,12 +67,8 @@ class WarnOnPlateau(keras.callbacks.Callback):
         self, token_counts: np.ndarray, plan: PretrainingPlan, config: BertConfig, *, from_nothing: bool = True
     ):
         super().__init__()
-        self.level, self.plan, self.config, self.from_nothing = (
-            frequency_loss(token_counts),
-            plan,
-            config,
-            from_nothing,
-        )
+        self.level = frequency_loss(token_counts)
+        self.plan, self.config, self.from_nothing = plan, config, from_nothing
         self.enough = max(_LEAST_STEPS, 4 * plan.warmup * plan.steps)
         self.warned = False
 
