@@ -122,10 +122,14 @@ def count_steps(
     """
     left = (seconds - timings.once) * (1 - _RESERVE)
     if save_every is None:
-        affordable = _CHECKED_SHARE * left / max(timings.check, 1e-9)
-        filled = left / (_AT_ONCE * timings.step + timings.check)  # with an execution or more before each
-        checks = max(1, int(min(_CHECKS, affordable, filled)))
-        every = int((left / checks - timings.check) / timings.step) // _AT_ONCE * _AT_ONCE
+        most = max(1, int(min(_CHECKS, _CHECKED_SHARE * left / max(timings.check, 1e-9))))
+        choices = [
+            (int((left / n - timings.check) / timings.step) // _AT_ONCE * _AT_ONCE, n) for n in range(1, most + 1)
+        ]
+        longest = max((every * n for every, n in choices), default=0)
+        # As often as it costs next to nothing, by rounding either.
+        good = [choice for choice in choices if choice[0] * choice[1] >= (1 - _CHECKED_SHARE) * longest]
+        every, checks = good[-1] if good else (0, 0)
     else:
         every = save_every
         checks = int(left / (every * timings.step + timings.check))
