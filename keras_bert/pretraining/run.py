@@ -146,35 +146,42 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
         _check_corpus(phase.examples, tokenizer)
     plan = keep_old_defaults(plan, output).for_config(config)
     phase = replace(phase, plan=plan)
-    counts = token_counts(phase.examples, tokenizer)
-    stages, done = plan.stages(config), newest_step(output / "state")
     if source is not None and plan.growth:
         raise ValueError("growth is for models that start from nothing; leave it out, or start_from.")
+    done = newest_step(output / "state")
+    _check_place(done, plan, output)
+    if devices.is_chief:
+        write_plan(output, _describe(phase, config, devices, start_from))
+        if verbose:
+            print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
     with devices.scope():
-        _check_place(done, plan, output)
-        if devices.is_chief:
-            write_plan(output, _describe(phase, config, devices, start_from))
-            if verbose:
-                print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
-        model, notices = None, [WarnOnPlateau(counts, plan, config, from_nothing=source is None)]
-        for blocks, end in [stage for stage in stages if stage[1] >= done] or stages[-1:]:
-            smaller, model = (
-                model,
-                compiled_model(phase.examples, config.replace(num_layers=blocks), plan, devices, counts),
-            )
-            if smaller is not None:
-                stack_blocks(smaller, model)
-            else:
-                if source is not None:
-                    _start_from(source, model)
-                restore_state(model, output / "state")
-            if done < end:
-                _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices)
-                done = end
+        model = _train(phase, output, config, tokenizer, devices, done, source, verbose)
     plain = plain_model(model, config)
     if devices.is_chief:
         save_pretrained(plain, output / "model", tokenizer=tokenizer)
     return plain
+
+
+def _train(phase, output, config, tokenizer, devices, done, source, verbose):
+    """Train the model of a phase, or one after the other where it grows; gives the last, in training form."""
+    plan, counts = phase.plan, token_counts(phase.examples, tokenizer)
+    notices = [WarnOnPlateau(counts, plan, config, from_nothing=source is None)]
+    stages = plan.stages(config)
+    model = None
+    # A model whose last step is the newest state is made as well: the next one grows from it.
+    for blocks, end in [stage for stage in stages if stage[1] >= done] or stages[-1:]:
+        smaller = model
+        model = compiled_model(phase.examples, config.replace(num_layers=blocks), plan, devices, counts)
+        if smaller is not None:
+            stack_blocks(smaller, model)
+        else:
+            if source is not None:
+                _start_from(source, model)
+            restore_state(model, output / "state")
+        if done < end:
+            _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices)
+            done = end
+    return model
 
 
 def _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices):
