@@ -109,7 +109,7 @@ def assert_same_weights_of(first, second):
 def test_configs_survive(tmp_path, format, changes):
     config = TINY.replace(**{"activation": "gelu_tanh", **changes})
     if format == "keras_hub" and config.activation == "relu":
-        with pytest.raises(CheckpointError, match="BertBackbone has no .*activation='relu'"):
+        with pytest.raises(CheckpointError, match="BertBackbone of keras-hub has no .*activation='relu'"):
             save_pretrained(bert_encoder(config), tmp_path / "model", format=format)
         return
     save_pretrained(bert_encoder(config), tmp_path / "model", format=format)

@@ -168,7 +168,7 @@ def test_multilabel_without_any_label():
         ([("a",)], [("c",)], r"predictions\[0\] holds 'c'"),
         (["a"], [("a",)], r"labels\[0\] is 'a', expected a collection of names such as \('a',\)"),
         ([("a",)], [[0.4, 0.9]], r"pass `probabilities >= 0.5`"),
-        ([("a",)], np.zeros((1, 3)), r"shape \(1, 3\), expected \[examples, 2\]"),
+        ([("a",)], np.zeros((1, 3)), r"shape \(1, 3\); expected \[examples, 2\]"),
     ],
 )
 def test_multilabel_clear_errors(labels, found, message):
