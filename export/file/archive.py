@@ -68,7 +68,7 @@ def _check_end(stream: BinaryIO) -> None:
 def _check_names(names: list[str]) -> None:
     strange = [name for name in names if name in ("", ".", "..") or set(name) & set("/\\:\0")]
     if strange or len(set(names)) != len(names):
-        raise ValueError(f"the names are {names}; expected plain names, each once.")
+        raise ValueError(f"The names are {names}; expected plain names, each once.")
 
 
 def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:

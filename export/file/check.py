@@ -103,7 +103,7 @@ def _check(content: Content) -> None:
         _check_tensors(graph, len(root.buffers))
         variables = {number for number, one in enumerate(graph.tensors) if one.number(2, "<I") not in constants}
         if not variables.issuperset(graph.inputs):
-            raise ValueError(f"the inputs {_few(graph.inputs)} of a graph are constants.")
+            raise ValueError(f"The inputs {_few(graph.inputs)} of a graph are constants.")
         for number, operator in enumerate(graph.operators):
             _check_operator(number, operator, kinds, graph.tensors, variables)
     for signature in root.signatures:
@@ -113,7 +113,7 @@ def _check(content: Content) -> None:
 def _check_signature(root: FileTable, signature: Table) -> None:
     number = signature.number(4, "<I")
     if number >= len(root.subgraphs):
-        raise ValueError(f"a signature is of subgraph {number}, of {len(root.subgraphs)}.")
+        raise ValueError(f"A signature is of subgraph {number}, of {len(root.subgraphs)}.")
     graph = root.subgraphs[number]
     _read_name(signature, 2)
     for side, tensors in ((0, graph.inputs), (1, graph.outputs)):
@@ -121,7 +121,7 @@ def _check_signature(root: FileTable, signature: Table) -> None:
         for entry in signature.tables(side):
             _read_name(entry, 0)
             if entry.number(1, "<I") not in known:
-                raise ValueError(f"a signature has tensor {entry.number(1, '<I')}; its graph has {_few(tensors)}.")
+                raise ValueError(f"A signature has tensor {entry.number(1, '<I')}; its graph has {_few(tensors)}.")
 
 
 def _few(numbers: tuple[int, ...]) -> tuple[int, ...]:
@@ -139,21 +139,21 @@ def _has_data(buffer: Table) -> bool:
 def _check_tensors(graph: GraphTable, buffers: int) -> None:
     count, inputs, outputs = len(graph.tensors), graph.inputs, graph.outputs
     if not all(0 <= index < count for index in (*inputs, *outputs)):
-        raise ValueError(f"a graph of {count} tensors has the inputs {_few(inputs)} and outputs {_few(outputs)}.")
+        raise ValueError(f"A graph of {count} tensors has the inputs {_few(inputs)} and outputs {_few(outputs)}.")
     for number, tensor in enumerate(graph.tensors):
         name = _read_name(tensor, 3)
         try:
             _check_tensor(tensor, buffers)
         except ValueError as error:
-            raise ValueError(f"tensor {number}, {name[:80]!r}: {error}") from None
+            raise ValueError(f"Tensor {number}, {name[:80]!r}: {error}") from None
 
 
 def _check_tensor(tensor: Table, buffers: int) -> None:
     shape = tensor.numbers(0)
     if len(shape) > _MAX_RANK or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
-        raise ValueError(f"it has the shape {_few(shape)}.")
+        raise ValueError(f"It has the shape {_few(shape)}.")
     if tensor.number(2, "<I") >= buffers:
-        raise ValueError(f"it has buffer {tensor.number(2, '<I')}, of {buffers}.")
+        raise ValueError(f"It has buffer {tensor.number(2, '<I')}, of {buffers}.")
     if (quantization := tensor.table(4)) is not None:
         _check_quantization(shape, _type(tensor), quantization)
 
@@ -161,18 +161,18 @@ def _check_tensor(tensor: Table, buffers: int) -> None:
 def _read_name(table: Table, field: int) -> str:
     """Read a name. Its length is checked before it is copied, because many names may point to one long text."""
     if (length := len(table.vector(field, item_size=1))) > _MAX_NAME:
-        raise ValueError(f"a name has {length:,} bytes; {_MAX_NAME:,} are the most.")
+        raise ValueError(f"A name has {length:,} bytes; {_MAX_NAME:,} are the most.")
     name = table.raw_text(field)
     try:
         return name.decode("utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"a name is {name[:40]!r}, which is no text.") from None
+        raise ValueError(f"A name is {name[:40]!r}, which is no text.") from None
 
 
 def _check_quantization(shape: tuple[int, ...], kind: int, quantization: Table) -> None:
     """Check scales and zero points, on which XNNPACK would crash."""
     if quantization.number(4, "<B"):
-        raise ValueError("it has scales of another kind than export.convert writes.")
+        raise ValueError("It has scales of another kind than export.convert writes.")
     scales, zero_points = quantization.numbers(2), quantization.long_numbers(3)
     if scales:
         _check_scales(shape, scales, quantization.number(6, "<i"))
@@ -182,23 +182,23 @@ def _check_quantization(shape: tuple[int, ...], kind: int, quantization: Table) 
 
 def _check_scales(shape: tuple[int, ...], scales: tuple[int, ...], dimension: int) -> None:
     if not 0 <= dimension < max(1, len(shape)):
-        raise ValueError(f"it has scales along dimension {dimension} of the shape {shape}.")
+        raise ValueError(f"It has scales along dimension {dimension} of the shape {shape}.")
     if len(scales) > 1 and shape[dimension : dimension + 1] != (len(scales),):
-        raise ValueError(f"it has {len(scales)} scales along dimension {dimension} of the shape {shape}.")
+        raise ValueError(f"It has {len(scales)} scales along dimension {dimension} of the shape {shape}.")
     for scale in (min(scales), max(scales)):
         if not _SMALLEST_SCALE <= scale < _INFINITY:
-            raise ValueError(f"it has the scale {_as_float(scale):g}; expected a finite number of at least 1.2e-38.")
+            raise ValueError(f"It has the scale {_as_float(scale):g}; expected a finite number of at least 1.2e-38.")
 
 
 def _check_zero_points(kind: int, zero_points: tuple[int, ...], scales: int) -> None:
     if len(zero_points) not in (1, scales):
-        raise ValueError(f"it has {len(zero_points)} zero points and {scales} scales.")
+        raise ValueError(f"It has {len(zero_points)} zero points and {scales} scales.")
     lowest, highest = ZERO_POINTS.get(_type_name(kind), _INT32_RANGE)
     for one in (min(zero_points), max(zero_points)):
         if not lowest <= one <= highest:
-            raise ValueError(f"it has the zero point {one}; {_type_name(kind)} has {lowest} to {highest}.")
+            raise ValueError(f"It has the zero point {one}; {_type_name(kind)} has {lowest} to {highest}.")
     if len(zero_points) > 1 and not {0, 8 if kind == TYPES["INT4"] else 0}.issuperset(zero_points):
-        raise ValueError(f"it has the zero point {max(zero_points, key=abs)} for a channel; expected 0.")
+        raise ValueError(f"It has the zero point {max(zero_points, key=abs)} for a channel; expected 0.")
 
 
 def _as_float(bits: int) -> float:
@@ -215,22 +215,22 @@ def _type_name(number: int) -> str:
 def _check_operator(number: int, operator: Table, kinds: list[int], tensors: list[Table], variables: set[int]) -> None:
     kind = operator.number(0, "<I")
     if kind >= len(kinds):
-        raise ValueError(f"op {number} is of kind {kind}, of {len(kinds)}.")
+        raise ValueError(f"Op {number} is of kind {kind}, of {len(kinds)}.")
     if kinds[kind] in _CALLS:
-        raise ValueError(f"op {number} calls another graph, which no file of export.convert does.")
+        raise ValueError(f"Op {number} calls another graph, which no file of export.convert does.")
     inputs, outputs, count = operator.numbers(1), operator.numbers(2), len(tensors)
     for place, index in enumerate(inputs):
         is_optional = kinds[kind] == _FULLY_CONNECTED and place == _BIAS
         if not (0 <= index < count or (index == -1 and is_optional)):
-            raise ValueError(f"op {number} reads tensor {index}, of {count}.")
+            raise ValueError(f"Op {number} reads tensor {index}, of {count}.")
     fewest, most = _INPUTS.get(kinds[kind], (1, math.inf))
     if not fewest <= len(inputs) <= most or not outputs or not variables.issuperset(outputs):
         raise ValueError(
-            f"op {number} reads {len(inputs)} tensors and writes {_few(outputs)}, of {count} or constants."
+            f"Op {number} reads {len(inputs)} tensors and writes {_few(outputs)}, of {count} or constants."
         )
     source, result = tensors[inputs[0]], tensors[outputs[0]]
     if kinds[kind] not in _INTEGER_OPS and not _INTEGERS.isdisjoint((_type(source), _type(result))):
-        raise ValueError(f"op {number} computes with integers of few bits, which no file of export.convert does.")
+        raise ValueError(f"Op {number} computes with integers of few bits, which no file of export.convert does.")
     if kinds[kind] == _FULLY_CONNECTED:
         _check_product(number, source, tensors[inputs[1]], result)
 
@@ -240,15 +240,15 @@ def _check_product(number: int, source: Table, weights: Table, result: Table) ->
     types = [_type_name(_type(tensor)) for tensor in (source, weights, result)]
     takes, gives = PRODUCTS.get(types[0], (types[1:2], types[2:]))
     if types[1] not in takes or types[2] not in gives:
-        raise ValueError(f"op {number} is a product of {types[0]} with {types[1]} that gives {types[2]}.")
+        raise ValueError(f"Op {number} is a product of {types[0]} with {types[1]} that gives {types[2]}.")
     quantization = weights.table(4)
     if quantization is not None and len(quantization.vector(2)) > 1 and quantization.number(6, "<i") != 0:
-        raise ValueError(f"op {number} is a product with scales for the inputs of its weights, not for the outputs.")
+        raise ValueError(f"Op {number} is a product with scales for the inputs of its weights, not for the outputs.")
     if _type(source) in _INTEGERS:
         step = _largest_scale(source) * _largest_scale(weights) / _largest_scale(result)
         if not 0 < step < _MAX_STEP:
             raise ValueError(
-                f"op {number} is a product with steps of {step:g} in its results; {_MAX_STEP} is too large."
+                f"Op {number} is a product with steps of {step:g} in its results; {_MAX_STEP} is too large."
             )
 
 

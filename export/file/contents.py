@@ -97,7 +97,7 @@ def read_signatures(content: bytes) -> list[Signature]:
         for signature in (_signature(root, table) for table in root.signatures):
             graph = root.subgraphs[signature.subgraph]
             if len(signature.inputs) != len(graph.inputs) or len(signature.outputs) != len(graph.outputs):
-                raise ValueError(f"signature {signature.name!r} has no name for some tensors of its subgraph")
+                raise ValueError(f"Signature {signature.name!r} has no name for some tensors of its subgraph")
             found[signature.subgraph] = signature
     except ValueError as error:
         raise _damaged(content, error) from None
@@ -119,7 +119,7 @@ def parse(source: str | Path | bytes) -> TFLiteFile:
             if buffer.offset > 1:
                 end = buffer.offset + buffer.size
                 if end > len(content):
-                    raise ValueError(f"a buffer ends at byte {end:,} of {len(content):,}")
+                    raise ValueError(f"A buffer ends at byte {end:,} of {len(content):,}")
                 buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
                 buffer.offset = buffer.size = 0
     except _BROKEN as error:
@@ -185,7 +185,7 @@ def _names(enum: type) -> dict[int, str]:
 
 def _at(items: Sequence[T], index: int, what: str) -> T:
     if not 0 <= index < len(items):
-        raise ValueError(f"it has {what} {index}, of {len(items)}")
+        raise ValueError(f"It has {what} {index}, of {len(items)}")
     return items[index]
 
 

@@ -74,7 +74,7 @@ def parse_files(files: dict[str, bytes]) -> FileMetadata:
     """Parse and check the files after a TFLite file."""
     missing = [name for name in (TASK, VOCABULARY) if name not in files]
     if missing:
-        raise ValueError(f"it has no {' and no '.join(missing)}; expected a file that export.convert wrote.")
+        raise ValueError(f"It has no {' and no '.join(missing)}; expected a file that export.convert wrote.")
     about = json.loads(files[TASK].decode("utf-8"))
     _check_about(about)
     vocabulary = _split(files[VOCABULARY], VOCABULARY)

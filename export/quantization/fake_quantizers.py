@@ -27,9 +27,7 @@ LOWEST, HIGHEST = -128, 127  # of an int8 activation
 
 
 class _Owner:
-    """A Keras 3 layer with the `add_weight` that tfmot's quantizers call; works after `build`, as Keras's own
-    `quantize`.
-    """
+    """A built Keras 3 layer with the `add_weight` that tfmot's quantizers call."""
 
     def __init__(self, layer: keras.Layer):
         self.layer = layer
@@ -140,9 +138,7 @@ class LearnedScales(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its
 
 
 class TokenRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its module is loaded by a function
-    """Rounds each vector `[…, channels]` to 8 bits by its own range, as LiteRT does with the inputs of a dynamic
-    product.
-    """
+    """Rounds each vector `[…, channels]` to 8 bits by its own range, as LiteRT does for dynamic products."""
 
     def build(self, tensor_shape: Any, name: str, layer: Any) -> dict:
         return {}

@@ -148,7 +148,7 @@ class AspectJudge(Runtime):
         if aspects is None:
             return super().__call__(texts)
         if isinstance(aspects, str):
-            raise TypeError(f"aspects={aspects!r} is one string; expected a list: [{aspects!r}].")
+            raise TypeError(f"Got aspects={aspects!r}, which is one string; expected a list: [{aspects!r}].")
         sentences = [texts] if isinstance(texts, str) else list(texts)
         answers = [super(AspectJudge, self).__call__([(one, aspect) for aspect in aspects]) for one in sentences]
         return answers[0] if isinstance(texts, str) else answers

@@ -169,7 +169,7 @@ def _read(teacher: Task, given: Any, columns: dict | None, name: str) -> Example
     try:
         examples = read_examples(teacher, x, y, **(columns or {}))
         if examples.labelled is None:
-            raise ValueError("it has no labels")
+            raise ValueError("It has no labels; pass labelled examples.")
         teacher.prepare(examples.labelled, None)  # raises an error for labels that the teacher does not know
     except ValueError as error:
         raise ValueError(f"The {name} data cannot be used: {error}") from error

@@ -39,9 +39,7 @@ class SharedGraph:
     # === Texts ===
 
     def _pack_texts(self, *texts: tf.Tensor) -> tuple[dict, tf.Tensor]:
-        """Turn one or two texts of each row into the model's inputs, as wide as the longest row, and say which were
-        cut.
-        """
+        """Turn rows of one or two texts into the model's inputs, as wide as the longest, and say which were cut."""
         sides = [self._tokenize(clean(side)) for side in texts]
         return self._pack_ids(*sides, lengths=tf.add_n([side.row_lengths() for side in sides]) + len(sides) + 1)
 
@@ -55,9 +53,7 @@ class SharedGraph:
         return self._pack_ids(first, second, lengths=lengths)
 
     def pack_source(self, text: tf.Tensor, room: int, keeps: str) -> tuple[dict, tf.Tensor]:
-        """Turn sources into the model's inputs of at most `room` tokens, and say which were cut; `keeps` names the end
-        that stays.
-        """
+        """Turn sources into inputs of at most `room` tokens, and say which were cut; `keeps` is the end to keep."""
         ids = self._tokenize(text)
         kept = ids[:, : room - 2] if keeps == "start" else ids[:, 2 - room :]
         inputs, _ = self._pack_ids(kept, lengths=kept.row_lengths() + 2)

@@ -100,8 +100,7 @@ class ServedRows:
 
 
 def row_errors(expected: tf.Tensor, answer: tf.Tensor) -> np.ndarray:
-    """The largest difference of numbers in each row, as a share of the largest number if that is above 1; 0 for
-    strings.
+    """The largest difference of numbers in each row, relative to the largest number if above 1; 0 for strings.
 
     Strings are not compared: labels may differ only if their probabilities are almost equal.
     """

@@ -223,7 +223,7 @@ def _expected_answers(task: Any, questions: list[str], contexts: list[str]) -> d
 
 
 _NOTES = (
-    "`answer` is the part of the context from `start` to `end`, in characters; empty where there is none.",
+    "`answer` is the part of the context from `start` to `end`, in characters; empty if there is none.",
     "`truncated` says where the question or the context was cut: the graph reads one window. Long contexts have to be "
     "divided before they are sent, and the answer with the highest `score` counts.",
 )

@@ -35,7 +35,7 @@ class RelationReader(Reader):
     def check(self) -> None:
         markers = self.settings["markers"]
         if len({self.tokenizer.token_to_id(marker) for marker in markers}) != 4:
-            raise ValueError(f"markers={markers}; expected four different tokens.")
+            raise ValueError(f"Got markers={markers}; expected four different tokens.")
         if not self.labels or self.sequence_length < SPECIAL_TOKENS + 2:
             raise ValueError(
                 f"There are {len(self.labels or ())} labels and rows of {self.sequence_length} tokens; expected at "

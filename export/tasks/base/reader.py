@@ -21,7 +21,7 @@ class Reader(ABC):
     Args:
         tokenizer: The device's or the graph's.
         sequence_length: The most tokens of a row.
-        labels: The names of the classes, in the order of the outputs; `None` where there are none.
+        labels: The names of the classes, in the order of the outputs; `None` if there are none.
         kind: The task's kind, e.g. `"single_label"`, or `None`.
         settings: Other settings of the task. They are checked, because a file may come from anywhere.
 

@@ -68,4 +68,4 @@ def check_settings(settings: Mapping[str, Any], expected: Mapping[str, Setting])
     for name, setting in expected.items():
         value = settings.get(name)
         if not setting.allows(value):
-            raise ValueError(f"{name}={repr(value)[:60]}; expected {setting.words}.")
+            raise ValueError(f"Got {name}={repr(value)[:60]}; expected {setting.words}.")

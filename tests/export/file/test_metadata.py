@@ -236,7 +236,7 @@ def test_plain_and_foreign_files_are_errors(plain, described, tmp_path):
 @pytest.mark.parametrize("missing", ["vocab.txt", "keras_bert_task.json"])
 def test_missing_files_are_named(described, missing):
     files, content = archive_of(described)
-    with pytest.raises(ValueError, match=f"it has no {missing}"):
+    with pytest.raises(ValueError, match=f"It has no {missing}"):
         read_metadata(with_files(content, [(name, files[name]) for name in files if name != missing]))
 
 

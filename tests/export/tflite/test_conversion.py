@@ -245,7 +245,7 @@ def test_buffers_behind_the_flatbuffer_are_put_inline(dynamic):
         for one in (content, inline)
     )
     np.testing.assert_array_equal(before, after)
-    with pytest.raises(ValueError, match="a buffer ends at byte"):
+    with pytest.raises(ValueError, match="A buffer ends at byte"):
         parse(outside[:-1])
 
 
