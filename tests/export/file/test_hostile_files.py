@@ -293,7 +293,7 @@ def add_integers(file):
     result.quantization.scale = np.array([1e-20], np.float32)
 
 
-NAMED = r"tensor \d+, '.+': it has "  # which tensor, and what is wrong
+NAMED = r"Tensor \d+, '.+': It has "  # which tensor, and what is wrong
 
 
 @pytest.mark.parametrize(

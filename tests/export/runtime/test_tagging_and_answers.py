@@ -244,7 +244,7 @@ def test_nothing_of_tensorflow_or_keras_is_loaded(tagging, answering):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"scheme": 5}, "has scheme=5; expected one of 'BIO', 'BIOES', 'IOB1'"),
+        ({"scheme": 5}, "Got scheme=5; expected one of 'BIO', 'BIOES', 'IOB1'"),
         ({"scheme": ["BIO"]}, r"scheme=\['BIO'\]; expected one of"),
         ({"constrained": "yes"}, "constrained='yes'; expected true or false"),
         ({"splitting": "lines"}, "splitting='lines'; expected one of 'auto', 'words'"),

@@ -133,7 +133,7 @@ def test_convert_writes_nothing_that_differs_from_its_model(exported, tmp_path, 
             export.convert(converted, path, recipe=strict, lengths=(8, 16))
     intact = export.tflite.float_graph.float_file
     monkeypatch.setattr(export.tflite.conversion, "float_file", lambda *request: damage(intact(*request)))
-    with pytest.raises(VerificationError, match="The file by float32 would not be the model"):
+    with pytest.raises(VerificationError, match="The file by float32 would differ too much from its model"):
         export.convert(task, path, recipe="float32", lengths=8)
     assert list(tmp_path.iterdir()) == []
     assert export.convert(task, path, recipe="float32", lengths=8, check=False).path == path
