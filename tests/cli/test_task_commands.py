@@ -191,7 +191,7 @@ def test_whole_sentences_and_contexts_are_held_out(capsys):
     assert len(validation) == 8 and not {row.context for row in train} & {row.context for row in validation}
     assert not capsys.readouterr().err
     train, validation = held_out("question_answering", as_questions(pairs[:20], ["Rome"] * 20))
-    assert len(validation) == 2 and "there are 5 contexts" in capsys.readouterr().err
+    assert len(validation) == 2 and "there are only 5 contexts" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("default:one example each")

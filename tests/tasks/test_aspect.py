@@ -186,9 +186,9 @@ def test_opinions_of_2015_and_2016(tmp_path):
     [
         ('<!DOCTYPE sentences [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><sentences>&b;</sentences>', "has a DOCTYPE"),
         ('<!DOCTYPE s SYSTEM "file:///etc/passwd"><sentences/>', "has a DOCTYPE"),
-        ("<sentences><sentence></sentences>", "no whole XML document: mismatched tag"),
-        ("<sentences>&undefined;</sentences>", "no whole XML document: undefined entity"),
-        ("", "no whole XML document: no element found"),
+        ("<sentences><sentence></sentences>", "not a complete XML document: mismatched tag"),
+        ("<sentences>&undefined;</sentences>", "not a complete XML document: undefined entity"),
+        ("", "not a complete XML document: no element found"),
         ("<sentences/>", "No usable row"),
     ],
 )

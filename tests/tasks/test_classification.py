@@ -131,7 +131,7 @@ def test_a_model_of_pairs_takes_no_single_texts(kind, tmp_path):
     classifier = new_classifier(labels=labels, kind=kind)
     assert len(classifier.predict(["a film"])) == len(classifier.predict(pairs[:1])) == 1  # untrained, it takes both
     assert "pairs" not in classifier.settings()
-    with pytest.raises(ValueError, match="train on pairs of texts and validate on single texts"):
+    with pytest.raises(ValueError, match="training data has pairs of texts, the validation data single texts"):
         classifier.fit(pairs, targets, validation_data=(["a good film"], targets[:1]), epochs=1, verbose=0)
     classifier.fit(pairs, targets, epochs=1, verbose=0)
     classifier.save(tmp_path / "model")

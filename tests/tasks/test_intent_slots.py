@@ -191,7 +191,7 @@ def test_long_commands_are_cut_with_a_note(trained):
     assert "1 of 1 texts were cut to 32 tokens" in str(report) and report.slot_f1 == 0
     with pytest.warns(UserWarning, match="cut to 32 tokens"):
         assert not model.predict([words[0]])[0].slots
-    with pytest.raises(ValueError, match="one piece"):
+    with pytest.raises(ValueError, match="must be one row"):
         new_model(long_texts="windows")
 
 
