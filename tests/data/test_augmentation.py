@@ -119,7 +119,8 @@ def test_share_of_replaced_words():
     assert len(made.texts) == 2000
 
 
-def test_progress_bar(capsys):
+def test_progress_bar(capsys, monkeypatch):
+    monkeypatch.setattr("keras_bert.system.progress.is_watched", lambda stream: True)
     replace_all(["red"], progress=True)
     assert "1/1" in capsys.readouterr().err
 

@@ -120,7 +120,10 @@ def test_compressed_files_patterns_and_options(corpus, tmp_path):
     assert not {"é", "B"} & set(expected)
 
 
-def test_progress_is_shown(corpus, capsys):
+def test_progress_is_shown_where_somebody_looks_on(corpus, capsys, monkeypatch):
+    learn_vocabulary(corpus, 600)
+    assert not capsys.readouterr().err  # a log file
+    monkeypatch.setattr("keras_bert.system.progress.is_watched", lambda stream: True)
     learn_vocabulary(corpus, 600)
     shown = capsys.readouterr().err
     assert "counting characters: 100%" in shown

@@ -365,6 +365,8 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
 
 def _has_scores(data: PreparedData) -> bool:
     labels: Any = data.labels
+    if isinstance(labels, dict):  # with a teacher's outputs beside them
+        labels = labels[_PAIRS]
     return labels is None or labels.ndim == 1
 
 
