@@ -1,1 +1,1 @@
-"""Text files to pretraining examples on disk, and back into tf.data."""
+"""Turns text files into pretraining examples on disk, and reads them with tf.data."""

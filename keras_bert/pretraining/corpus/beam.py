@@ -1,17 +1,17 @@
-"""The corpus on many machines: the work of `write_examples` as an Apache Beam pipeline.
+"""Runs `write_examples` on many machines, as an Apache Beam pipeline.
 
     python -m keras_bert.pretraining.corpus.beam 'gs://bucket/corpus/*.txt.gz' gs://bucket/examples \\
         --vocabulary vocab.txt --runner DataflowRunner --project P --region R --temp_location gs://bucket/tmp
 
-Takes the same files and settings and gives the same shards and manifest, to the byte; `read_examples` takes
-them. A room of its own because it needs the extra `beam`. Groups of files are read in parallel, their units made
-into shards anywhere; a shard appears by a rename, so a step that a runner tries twice does no harm. Whatever flags are
-not known here go to the runner (Flink, Spark, Dataflow; without any, DirectRunner on this machine).
+Takes the same files and settings and gives the same shards and manifest, byte for byte; `read_examples` reads them.
+Needs the extra `beam`. Groups of files are read in parallel, and any worker turns a unit into a shard. A shard appears
+by a rename, so a runner may repeat a step. Flags that are not known here go to the runner (Flink, Spark, Dataflow); the
+default is the DirectRunner, on the local machine.
 """
 
 import argparse
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 try:
@@ -33,7 +33,7 @@ from keras_bert.pretraining.corpus.manifest import (
 )
 from keras_bert.pretraining.corpus.pairs import KINDS
 from keras_bert.pretraining.corpus.shards import join
-from keras_bert.pretraining.corpus.units import group_files, read_units
+from keras_bert.pretraining.corpus.units import Unit, group_files, read_units
 from keras_bert.pretraining.corpus.writing import as_tokenizer, warn_of_losses
 
 
@@ -48,10 +48,10 @@ def write_examples_with_beam(
     """Do what `write_examples` does, on a Beam runner.
 
     Args:
-        files, output_directory: As for `write_examples`; also `gs://` and whatever else TensorFlow can open. With a
-            runner on several machines, all of them have to see both.
+        files, output_directory: As for `write_examples`; also `gs://` and other schemes that TensorFlow can open. With
+            several machines, all of them have to reach these paths.
         tokenizer: A `BertTokenizer` or a vocabulary.
-        options: The runner's options; `None` runs on this machine.
+        options: The runner's options; `None` runs on the local machine.
         **settings: `sequence_length`, `pairs`, `seed` and so on, as for `write_examples`.
 
     Example:
@@ -68,7 +68,7 @@ def write_examples_with_beam(
     there = read_json(join(directory, FILE))
     if there is not None and (differences := find_differences(there, description)):
         raise CorpusError(
-            f"{directory} holds examples made otherwise ({'; '.join(differences)}); pass another directory."
+            f"{directory} holds examples made in another way ({'; '.join(differences)}); pass another directory."
         )
     groups = group_files(paths, settings.shard_bytes)
     with beam.Pipeline(options=options or PipelineOptions([])) as pipeline:
@@ -87,23 +87,25 @@ def write_examples_with_beam(
 
 
 class _MakeShard(beam.DoFn):
-    def __init__(self, tokenizer_config, settings, directory):
+    """Turns units into shards; each worker makes its own tokenizer."""
+
+    def __init__(self, tokenizer_config: dict[str, Any], settings: Settings, directory: str) -> None:
         self.arguments = (tokenizer_config, settings, directory)
 
-    def setup(self):
+    def setup(self) -> None:
         from keras_bert.pretraining.corpus.shard_maker import ShardMaker
         from keras_bert.text.tokenizer import BertTokenizer
 
         config, settings, directory = self.arguments
         self.maker = ShardMaker.build(BertTokenizer.from_config(config), settings, directory)
 
-    def process(self, unit):
+    def process(self, unit: Unit) -> Iterator[dict[str, Any]]:
         yield self.maker.make(unit)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """The command at the top of this file."""
-    parser = argparse.ArgumentParser(description="Text files → shards of BERT examples, on any Beam runner.")
+    """Run the command at the top of this file."""
+    parser = argparse.ArgumentParser(description="Turns text files into shards of BERT examples, on any Beam runner.")
     parser.add_argument("files", nargs="+")
     parser.add_argument("output_directory")
     parser.add_argument("--vocabulary", required=True)

@@ -1,8 +1,8 @@
-"""Files of documents: takes paths and patterns, gives blocks of whole documents, however large the files.
+"""Reads files of any size in blocks of whole documents.
 
-Plain text has a blank line between documents; JSONL has a document a line. Files may be `.gz`, `.bz2` or `.zst`. A
-room of its own because here alone is known how documents lie in files. Blocks are bytes, so that one reader keeps many
-workers busy: text is decoded by whoever works on a block, who can also name the line that is no text.
+Takes paths and patterns. Plain text has a blank line between documents; JSONL has one document per line. Files may be
+`.gz`, `.bz2` or `.zst`. Blocks are bytes, so that one reader keeps many workers busy: the worker that gets a block
+decodes it, and names lines that are not valid text.
 """
 
 import bz2
@@ -15,6 +15,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 LONGEST_JSON_LINE = 1 << 26  # bytes; a line is parsed as a whole, so it has to fit into memory
 BLANK_LINE = re.compile(rb"\n[ \t\r\f\v]*\n")
@@ -28,18 +29,18 @@ class CorpusError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """Whole documents of one file, or a part of one that is too long to hold, as bytes of UTF-8."""
+    """Whole documents of one file, or a part of a document that is too long for memory, as UTF-8 bytes."""
 
     path: str
     line: int  # the number of its first line, from 1
     data: bytes
-    continues: bool = False  # the document before goes on here
-    ends: bool = True  # the last document ends here
-    skipped_bytes: int = 0  # of a JSON line that is too long to hold
+    continues: bool = False  # begins within a document
+    ends: bool = True  # the last document is complete
+    skipped_bytes: int = 0  # of a JSON line that is too long for memory
 
     @property
     def is_json(self) -> bool:
-        """Whether it has a JSON object a line."""
+        """Whether each line is a JSON object."""
         return _is_json(self.path)
 
 
@@ -47,7 +48,7 @@ class Block:
 
 
 def find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
-    """Paths and patterns → paths, each once, those of a pattern in order.
+    """Find files by paths and patterns; each is listed once, those of a pattern in sorted order.
 
     ```python
     find_files("corpus/**/*.txt.gz")
@@ -55,7 +56,7 @@ def find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[s
     """
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     if not patterns:
-        raise CorpusError("files is empty; pass at least one text file or a pattern such as 'corpus/*.txt'.")
+        raise CorpusError("No files were given; pass at least one text file or a pattern such as 'corpus/*.txt'.")
     found = {}  # a set that keeps the order
     for pattern in [os.fspath(pattern) for pattern in patterns]:
         paths = _match(pattern)
@@ -66,7 +67,7 @@ def find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[s
     return list(found)
 
 
-def _match(pattern):
+def _match(pattern: str) -> list[str]:
     if "://" in pattern:
         import tensorflow as tf
 
@@ -77,7 +78,7 @@ def _match(pattern):
 
 
 def file_size(path: str) -> int:
-    """Bytes of a file, here or on a file system that TensorFlow knows by its scheme (`gs://`)."""
+    """The size of a file in bytes; it may be on a file system that TensorFlow opens by its scheme (`gs://`)."""
     if "://" in path:
         import tensorflow as tf
 
@@ -85,14 +86,14 @@ def file_size(path: str) -> int:
     return os.path.getsize(path)
 
 
-def _is_json(path):
+def _is_json(path: str) -> bool:
     stem = path.lower()
     for suffix in _COMPRESSED_SUFFIXES:
         stem = stem.removesuffix(suffix)
     return stem.endswith(_JSON_SUFFIXES)
 
 
-def _open_raw(path):
+def _open_raw(path: str) -> Any:
     if "://" in path:
         import tensorflow as tf
 
@@ -100,7 +101,7 @@ def _open_raw(path):
     return open(path, "rb")
 
 
-def _decompress(raw, path):
+def _decompress(raw: Any, path: str) -> Any:
     suffix = os.path.splitext(path.lower())[1]
     if suffix == ".gz":
         return gzip.GzipFile(fileobj=raw)
@@ -120,18 +121,18 @@ def _decompress(raw, path):
 
 
 def read_blocks(path: str, block_bytes: int, longest_document: int) -> Iterator[tuple[Block, int]]:
-    """Yield a file's blocks, each with how far the file has been read.
+    """Yield the blocks of a file, each with the position up to which the file has been read.
 
-    A document over `longest_document` bytes comes in parts, cut at a line end or, failing that, a space.
+    A document over `longest_document` bytes is cut into parts, at a line end if there is one, else at a space.
     """
     chunks = _read_chunks(path, block_bytes)
     return _cut_json(path, chunks) if _is_json(path) else _cut_text(path, chunks, longest_document)
 
 
-def _cut_text(path, chunks, longest_document):
+def _cut_text(path: str, chunks: Iterator[tuple[bytes, int]], longest_document: int) -> Iterator[tuple[Block, int]]:
     rest, line, continues, position = b"", 1, False, 0
     for chunk, position in chunks:
-        searched = max(0, rest.rfind(b"\n"))  # no blank line stands before
+        searched = max(0, rest.rfind(b"\n"))  # there is no blank line before this
         data = rest + chunk
         cut, ends = max((blank.end() for blank in BLANK_LINE.finditer(data, searched)), default=0), True
         if not cut and len(data) >= longest_document:
@@ -145,15 +146,15 @@ def _cut_text(path, chunks, longest_document):
         yield Block(path, line, rest, continues), position
 
 
-def _last_character(data):
-    """Where the last character begins, if there is one that does not begin at 0."""
+def _last_character(data: bytes) -> int:
+    """Where the last character begins, or the end of the data if that is 0."""
     start = len(data) - 1
     while start > max(0, len(data) - 4) and data[start] & 0xC0 == 0x80:
         start -= 1
     return start or len(data)
 
 
-def _cut_json(path, chunks):
+def _cut_json(path: str, chunks: Iterator[tuple[bytes, int]]) -> Iterator[tuple[Block, int]]:
     rest, line, skipped, position = b"", 1, 0, 0
     for chunk, position in chunks:
         data = rest + chunk
@@ -172,7 +173,7 @@ def _cut_json(path, chunks):
         yield Block(path, line, rest, skipped_bytes=skipped), position
 
 
-def _read_chunks(path, chunk_bytes):
+def _read_chunks(path: str, chunk_bytes: int) -> Iterator[tuple[bytes, int]]:
     first = True
     with _open_raw(path) as raw, _say_what_broke(path):
         file = _decompress(raw, path)
@@ -184,7 +185,7 @@ def _read_chunks(path, chunk_bytes):
 
 
 @contextlib.contextmanager
-def _say_what_broke(path):
+def _say_what_broke(path: str) -> Iterator[None]:
     try:
         yield
     except CorpusError:
@@ -192,5 +193,5 @@ def _say_what_broke(path):
     except Exception as error:
         is_zstd = type(error).__module__.partition(".")[0] == "zstandard"
         if is_zstd or isinstance(error, OSError | EOFError | zlib.error):
-            raise CorpusError(f"{path} cannot be read to its end ({error}); mend it or leave it out.") from error
+            raise CorpusError(f"{path} cannot be read to its end ({error}); repair it or leave it out.") from error
         raise

@@ -1,8 +1,7 @@
-"""The manifest: how a directory of examples was made, what is in it, and whether that is what somebody expects.
+"""Writes and reads the manifest of a directory of examples: how they were made, and what there is.
 
-Takes settings and the reports of shards, gives one JSON file; takes that file, gives a `Manifest`. A room of its own
-because writers (on one machine or many) and the reader agree through this file alone. It holds no date and no duration:
-the same corpus and settings give the same bytes.
+Takes settings and the reports of all shards, gives one JSON file; takes that file, gives a `Manifest`. The file has no
+date and no duration: the same corpus and settings give the same bytes.
 """
 
 import dataclasses
@@ -10,11 +9,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.pretraining.corpus.documents import CorpusError, file_size
 from keras_bert.pretraining.corpus.pairs import KINDS
 from keras_bert.pretraining.corpus.shards import Shard, join, write_json
+
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
 
 FILE = "manifest.json"
 BAD_LINES_NAMED = 100
@@ -24,7 +26,7 @@ _LEAST_LENGTH = 8
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What decides about every byte of the shards, beside the corpus and the tokenizer."""
+    """All settings that decide what is in the shards, besides the corpus and the tokenizer."""
 
     sequence_length: int = 128
     short_sequence_rate: float = 0.1
@@ -34,7 +36,7 @@ class Settings:
     shard_bytes: int = 1 << 23
     text_field: str = "text"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.pairs not in KINDS:
             raise ValueError(f"pairs={self.pairs!r}; pass one of {', '.join(map(repr, KINDS))}.")
         if self.sequence_length < _LEAST_LENGTH:
@@ -49,7 +51,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What is in a directory of examples. Printed, it is a small table.
+    """The contents of a directory of examples. It prints as a small table.
 
     ```python
     manifest = load_manifest("examples")
@@ -63,7 +65,7 @@ class Manifest:
     settings: Settings
     files: tuple[tuple[str, int], ...]  # the corpus: paths and their bytes
     counts: dict[str, int]
-    bad_lines: tuple[str, ...]  # the first of them: file:line and what is wrong
+    bad_lines: tuple[str, ...]  # the first ones: file:line and what is wrong
     shards: tuple[Shard, ...]
 
     @property
@@ -82,8 +84,8 @@ class Manifest:
         return "\n".join(lines + [f"  {line}" for line in self.bad_lines[:3]])
 
 
-def describe(tokenizer, settings: Settings, paths: list[str]) -> dict[str, Any]:
-    """What a run is going to do, ready for JSON: two runs with the same description give the same bytes."""
+def describe(tokenizer: "BertTokenizer", settings: Settings, paths: list[str]) -> dict[str, Any]:
+    """Describe a run as a value for JSON: two runs with the same description write the same bytes."""
     config = tokenizer.get_config()
     return {
         "format": _FORMAT,
@@ -96,7 +98,7 @@ def describe(tokenizer, settings: Settings, paths: list[str]) -> dict[str, Any]:
 
 
 def hash_vocabulary(tokens: Iterable[str]) -> str:
-    """The sha256 of the tokens, which is that of a `vocab.txt` with them.
+    """The sha256 of the tokens: that of a `vocab.txt` with one token per line.
 
     >>> hash_vocabulary(["a", "b"]) == hashlib.sha256(b"a\\nb\\n").hexdigest()
     True
@@ -105,7 +107,7 @@ def hash_vocabulary(tokens: Iterable[str]) -> str:
 
 
 def find_differences(there: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    """Name what differs between two descriptions."""
+    """List the differences between two descriptions."""
     flat_there = {**there, **there.get("settings", {}), **there.get("tokenizer", {})}
     flat_wanted = {**wanted, **wanted["settings"], **wanted["tokenizer"]}
     names = [name for name in flat_wanted if name not in ("settings", "tokenizer")]
@@ -117,7 +119,7 @@ def find_differences(there: dict[str, Any], wanted: dict[str, Any]) -> list[str]
     return found
 
 
-def _shorten(value):
+def _shorten(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"
 
@@ -126,10 +128,10 @@ def _shorten(value):
 
 
 def write_manifest(directory: str, description: dict[str, Any], reports: Iterable[dict[str, Any]]) -> Manifest:
-    """Sum up the reports of all shards, in the order of their names, and write the file."""
+    """Add up the reports of all shards, in the order of their names, and write the manifest."""
     reports = sorted(reports, key=lambda report: report["shard"]["file"])
     counts: Counter[str] = Counter()
-    bad_lines: list = []
+    bad_lines: list[str] = []
     for report in reports:
         counts.update(report["counts"])
         bad_lines += report["bad_lines"]
@@ -137,8 +139,8 @@ def write_manifest(directory: str, description: dict[str, Any], reports: Iterabl
         found = f"{counts['text_bytes']:,} bytes, {counts['documents']:,} documents, {counts['bad_lines']:,} bad lines"
         hint = f" The first bad line: {bad_lines[0]}" if bad_lines else ""
         raise CorpusError(
-            f"No example could be made of {len(description['files'])} file(s) with {found}; expected UTF-8 text with a "
-            f"blank line between documents, or .jsonl with a field {description['settings']['text_field']!r}.{hint}"
+            f"No example could be made from {len(description['files'])} file(s) with {found}; expected UTF-8 text with "
+            f"a blank line between documents, or .jsonl with a field {description['settings']['text_field']!r}.{hint}"
         )
     shards = [report["shard"] for report in reports if report["shard"]["examples"]]
     values = description | {"counts": dict(counts), "bad_lines": bad_lines[:BAD_LINES_NAMED], "shards": shards}
@@ -156,7 +158,7 @@ def load_manifest(directory: str) -> Manifest:
     values = read_json(join(str(directory), FILE))
     if values is None:
         raise CorpusError(
-            f"{directory} has no {FILE}; pass a directory that write_examples has finished, or start that again."
+            f"{directory} has no {FILE}; pass a directory that write_examples has finished, or run it again."
         )
     if values.get("format") != _FORMAT:
         raise CorpusError(
@@ -170,7 +172,7 @@ def load_manifest(directory: str) -> Manifest:
 
 
 def read_json(path: str) -> dict[str, Any] | None:
-    """The JSON object in a file; `None` when there is no file."""
+    """Read the JSON object of a file; `None` if there is no such file."""
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path):
@@ -179,4 +181,4 @@ def read_json(path: str) -> dict[str, Any] | None:
         with tf.io.gfile.GFile(path) as file:
             return json.loads(file.read())
     except (ValueError, tf.errors.OpError) as error:
-        raise CorpusError(f"{path} cannot be read ({error}); it is damaged: write the examples again.") from error
+        raise CorpusError(f"{path} cannot be read ({error}); the file is damaged: write the examples again.") from error

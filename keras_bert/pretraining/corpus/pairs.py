@@ -1,46 +1,48 @@
-"""Pairs: takes documents as token counts of sentences, gives examples as ranges of tokens, the way BERT makes them.
+"""Makes sentence pairs from tokenized documents, as the BERT paper describes (section A.2).
 
-The sentences of a document lie one after another in one array of ids, so a segment is a range `[start, end)` of it, and
-filling, splitting and trimming segments is arithmetic on positions: no token is touched. A room of its own because this
-is the paper's recipe (section A.2) and nothing else; it needs no TensorFlow.
+Takes documents as token counts of their sentences, gives examples as ranges of tokens. All sentences are in one array
+of ids, one after another, so a segment is a range `[start, end)` of it; filling, splitting and trimming segments is
+arithmetic on positions. Needs no TensorFlow.
 """
 
 import dataclasses
 import random
 from bisect import bisect_left
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 KINDS = ("next_sentence", "sentence_order", "single")
 SPECIAL_TOKENS = {"next_sentence": 3, "sentence_order": 3, "single": 2}
+_Pair = tuple[int, int, int, int, int]  # start and end of both segments, label
 
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-    """Tokenized documents: the first `own` are to be made into examples, the others lend random segments alone."""
+    """Tokenized documents: the first `own` become examples, the others only provide random segments."""
 
     sentences: list[int]  # where each sentence begins in the array of ids, and where the last one ends
-    documents: list[int]  # which sentence each document begins with, and how many sentences there are
+    documents: list[int]  # the first sentence of each document, and the number of sentences
     own: int
 
     def bounds(self, document: int) -> tuple[int, int]:
-        """The first sentence of a document and the one after its last."""
+        """The indices of a document's first sentence and of the one after its last."""
         return self.documents[document], self.documents[document + 1]
 
     @property
     def count(self) -> int:
-        """How many documents there are, lenders included."""
+        """The number of documents, with those that only provide random segments."""
         return len(self.documents) - 1
 
 
 def cut_long_sentences(lengths: np.ndarray, kind: str, sequence_length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Cut sentences that fit into no example into equal pieces, two of which fit into a pair.
+    """Cut sentences that are longer than an example into equal pieces, two of which fit into a pair.
 
-    The original trims such a sentence to a few dozen tokens and loses the rest, which in text without sentence
-    boundaries is nearly all.
+    The original code trims such a sentence and loses the rest, which in text without sentence boundaries is nearly
+    everything.
 
     Returns:
-        The token counts of the pieces, and how many pieces each sentence became.
+        The token counts of the pieces, and the number of pieces of each sentence.
 
     Example:
         >>> cut_long_sentences(np.array([4, 20]), "next_sentence", 13)
@@ -57,19 +59,19 @@ def cut_long_sentences(lengths: np.ndarray, kind: str, sequence_length: int) -> 
 def make_pairs(
     documents: Documents, kind: str, *, sequence_length: int, short_sequence_rate: float, rng: random.Random
 ) -> np.ndarray:
-    """Make one pass of examples over documents.
+    """Make examples in one pass over the documents.
 
     Args:
-        documents: What to make them of.
-        kind: `"next_sentence"`: half of the second segments, and all for which there is none, come from another
-            document. `"sentence_order"`: half of the pairs are swapped. `"single"`: one segment.
-        sequence_length: With special tokens.
-        short_sequence_rate: Which part of the examples aims at a random shorter length.
-        rng: Where chance comes from.
+        documents: The documents to make examples from.
+        kind: `"next_sentence"`: half of the second segments come from another document, and so do all where no sentence
+            is left. `"sentence_order"`: half of the pairs are swapped. `"single"`: one segment.
+        sequence_length: The longest example, with special tokens.
+        short_sequence_rate: The share of examples with a random shorter target length.
+        rng: The source of all random choices.
 
     Returns:
         int64 `[examples, 5]`: start and end of the first segment, of the second, and the label: 1 for a random or
-        swapped second segment, else 0, as in the original BERT's checkpoints.
+        swapped second segment, else 0, as in BERT's original checkpoints.
 
     Example:
         >>> two = Documents(sentences=[0, 5, 10, 12], documents=[0, 2, 3], own=2)
@@ -80,35 +82,37 @@ def make_pairs(
     room = sequence_length - SPECIAL_TOKENS[kind]
     least = 1 if kind == "single" else 2
 
-    def draw_target():
+    def sample_target() -> int:
         return least + int(rng.random() * (room - least + 1)) if rng.random() < short_sequence_rate else room
 
-    rows = []
+    rows: list[_Pair] = []
     for document in range(documents.own):
-        rows += make(documents, document, room, draw_target, rng)
+        rows += make(documents, document, room, sample_target, rng)
     return np.array(rows, np.int64).reshape(-1, 5)
 
 
-def _next_sentence(documents, document, room, draw_target, rng):
+def _next_sentence(
+    documents: Documents, document: int, room: int, sample_target: Callable[[], int], rng: random.Random
+) -> Iterator[_Pair]:
     sentences = documents.sentences
     first, last = documents.bounds(document)
     while first < last:
-        target = draw_target()
+        target = sample_target()
         end = bisect_left(sentences, sentences[first] + target, first + 1, last)  # enough sentences, or all
         middle = first + 1 + int(rng.random() * (end - first - 1))
         start, stop = sentences[first], sentences[middle]
         is_random = end - first == 1 or rng.random() < 0.5
         if is_random:
             second, second_end = _random_segment(documents, document, target - (stop - start), rng)
-            end = middle  # the sentences that were meant to follow are used again
+            end = middle  # the sentences that would have followed go into the next pair
         else:
             second, second_end = stop, sentences[end]
         yield (*_trim(start, stop, second, second_end, room, rng), int(is_random))
         first = end
 
 
-def _random_segment(documents, document, target, rng):
-    """Sentences of another document, from a random one on, up to the target length."""
+def _random_segment(documents: Documents, document: int, target: int, rng: random.Random) -> tuple[int, int]:
+    """The range of sentences of another document, from a random one up to the target length."""
     other = int(rng.random() * (documents.count - 1))
     other += other >= document
     first, last = documents.bounds(other)
@@ -118,13 +122,15 @@ def _random_segment(documents, document, target, rng):
     return start, documents.sentences[end]
 
 
-def _sentence_order(documents, document, room, draw_target, rng):
+def _sentence_order(
+    documents: Documents, document: int, room: int, sample_target: Callable[[], int], rng: random.Random
+) -> Iterator[_Pair]:
     sentences = documents.sentences
     first, last = documents.bounds(document)
     while first < last:
-        end = bisect_left(sentences, sentences[first] + draw_target(), first + 1, last)
+        end = bisect_left(sentences, sentences[first] + sample_target(), first + 1, last)
         start, stop = sentences[first], sentences[end]
-        # A sentence that stands alone is parted in its middle.
+        # A single sentence is split in the middle.
         middle = (
             (start + stop) // 2 if end - first == 1 else sentences[first + 1 + int(rng.random() * (end - first - 1))]
         )
@@ -135,20 +141,24 @@ def _sentence_order(documents, document, room, draw_target, rng):
         yield (second, stop, start, middle, 1) if rng.random() < 0.5 else (start, middle, second, stop, 0)
 
 
-def _single(documents, document, room, draw_target, rng):
-    """Whole sentences as long as they fit, so that nothing has to be trimmed."""
+def _single(
+    documents: Documents, document: int, room: int, sample_target: Callable[[], int], rng: random.Random
+) -> Iterator[_Pair]:
+    """Take whole sentences as long as they fit, so that nothing has to be trimmed."""
     sentences = documents.sentences
     first, last = documents.bounds(document)
     while first < last:
-        target = draw_target()
+        target = sample_target()
         end = bisect_left(sentences, sentences[first] + target + 1, first + 1, last + 1) - 1  # the last that fits
         end = max(end, first + 1)
         yield (sentences[first], sentences[end], sentences[end], sentences[end], 0)
         first = end
 
 
-def _trim(start, stop, second, second_end, room, rng):
-    """Take tokens from the longer segment, by chance from its front or its back, until both fit."""
+def _trim(
+    start: int, stop: int, second: int, second_end: int, room: int, rng: random.Random
+) -> tuple[int, int, int, int]:
+    """Remove tokens of the longer segment, at random from its front or its back, until both fit."""
     length, second_length = stop - start, second_end - second
     if length + second_length <= room:
         return start, stop, second, second_end
@@ -159,6 +169,6 @@ def _trim(start, stop, second, second_end, room, rng):
     return start + front, start + front + keep, second + second_front, second + second_front + second_keep
 
 
-def _toss(times, rng):
-    """How many of so many coins show heads."""
+def _toss(times: int, rng: random.Random) -> int:
+    """The number of heads in so many coin tosses."""
     return rng.getrandbits(times).bit_count() if times else 0

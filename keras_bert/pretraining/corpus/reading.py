@@ -1,8 +1,7 @@
-"""Reading examples: takes a directory of shards, gives a `tf.data.Dataset`, in an order that depends on the seed alone.
+"""Reads a directory of shards as a `tf.data.Dataset`, in an order that depends only on the seed.
 
-A room of its own because it is all that training needs of the corpus: it checks that the shards are whole and made for
-this vocabulary and length, and parses a batch at a time, since parsing one example at a time would be the slowest part
-of a training step's input.
+Checks that the shards are complete and were made with the expected vocabulary and length. Examples are parsed in
+batches, because parsing them one by one would be the slowest part of the input.
 """
 
 import os
@@ -41,14 +40,16 @@ def read_examples(
 
     Args:
         directory: Where the shards and their manifest are.
-        batch_size: How many examples to give at once, as ragged rows; `None` gives one at a time.
-        tokenizer, sequence_length, pairs: What the caller expects; anything else in the manifest raises an error.
-        shuffle: Whether to mix shards and examples, anew in every epoch; otherwise they come in the order of the files.
-        shuffle_buffer: How many examples to choose among. Shards are shuffled inside and read several at a time.
-        seed: Of the order.
-        shard_index, shard_count: Which of several readers this is; together they read every example once.
-        drop_remainder: Whether to leave out a last batch that is not full.
-        verify: Whether to read all shards first and compare their sha256. Sizes are always compared.
+        batch_size: The number of examples in a batch of ragged rows; `None` gives single examples.
+        tokenizer, sequence_length, pairs: What the manifest must say; `None` accepts anything.
+        shuffle: Whether to shuffle shards and examples in every epoch; otherwise they come in the order of the files.
+        shuffle_buffer: The number of examples to choose from. Shards are shuffled when written, and several are read at
+            a time.
+        seed: Seed of the order.
+        shard_index, shard_count: The index of this reader and the number of readers; together they read every example
+            once.
+        drop_remainder: Whether to drop a last batch that is not full.
+        verify: Whether to read all shards first and check their sha256. Sizes are always checked.
 
     Returns:
         A dataset of `token_ids` and `segment_ids`, int32 `[T]`, and `next_sentence_label`, int32: 1 where the second
@@ -76,7 +77,7 @@ def read_examples(
     return batches if batch_size else batches.unbatch()
 
 
-def _read_records(paths, shuffle, seed):
+def _read_records(paths: list[str], shuffle: bool, seed: int) -> tf.data.Dataset:
     files = tf.data.Dataset.from_tensor_slices(paths)
     if not shuffle:
         return tf.data.TFRecordDataset(files)
@@ -85,8 +86,8 @@ def _read_records(paths, shuffle, seed):
     )
 
 
-def parse_examples(records: tf.Tensor) -> dict:
-    """A batch of serialized examples as ragged rows, the way `read_examples` gives them.
+def parse_examples(records: tf.Tensor) -> dict[str, Any]:
+    """Parse a batch of serialized examples into ragged rows, as `read_examples` gives them.
 
     Example:
         ```python
@@ -109,13 +110,13 @@ def parse_examples(records: tf.Tensor) -> dict:
 
 
 def check_shards(
-    directory: str | os.PathLike, *, tokenizer: Any = None, verify: bool = False, expected: dict | None = None
+    directory: str | os.PathLike, *, tokenizer: Any = None, verify: bool = False, expected: dict[str, Any] | None = None
 ) -> list[str]:
-    """The paths of the shards in a directory, after a look whether they are whole and what the caller expects.
+    """Check that the shards of a directory are complete and made as expected; return their paths.
 
     Args:
         directory, tokenizer, verify: As for `read_examples`.
-        expected: Settings of the manifest that must have these values; `None` stands for any.
+        expected: Values that settings of the manifest must have; `None` accepts any.
 
     Example:
         ```python
@@ -128,7 +129,7 @@ def check_shards(
     return _check_shards(directory, manifest, verify)
 
 
-def _check_expectations(directory, manifest: Manifest, tokenizer, expected):
+def _check_expectations(directory: str, manifest: Manifest, tokenizer: Any, expected: dict[str, Any]) -> None:
     for name, value in expected.items():
         there = getattr(manifest.settings, name)
         if value is not None and value != there:
@@ -154,7 +155,7 @@ def _check_expectations(directory, manifest: Manifest, tokenizer, expected):
         )
 
 
-def _check_shards(directory, manifest, verify):
+def _check_shards(directory: str, manifest: Manifest, verify: bool) -> list[str]:
     paths = []
     for shard in manifest.shards:
         path = join(directory, shard.file)

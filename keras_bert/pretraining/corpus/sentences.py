@@ -1,14 +1,13 @@
-"""Sentences: takes the text of a document, gives its sentences, English and Chinese, in any mixture.
+"""Splits text into sentences, English and Chinese, also mixed.
 
-A room of its own because BERT's segments are made of whole sentences, and because finding them is a matter of taste
-that must not leak into anything else. Regular expressions alone: no model, no download, and fast enough to disappear
-beside tokenizing. Where a boundary is doubtful (`in the U.S. He …`) the sentences stay together, which costs nothing.
+Uses regular expressions only, so it needs no model and costs little compared with tokenizing. Where a boundary is
+doubtful (`in the U.S. He …`) the sentences stay together, which does no harm to BERT's segments.
 """
 
 import re
 
-# Whatever may end a sentence, what closes behind it, and space. The pattern begins with one character class, which the
-# search runs through several times as fast as through alternatives; with one of ASCII alone faster still.
+# Marks that may end a sentence, closing quotes and brackets, and space. The pattern begins with a single character
+# class because that is searched much faster than alternatives; a class of ASCII characters is faster still.
 _ASCII_CANDIDATE = re.compile(r"""([.!?]+)["')\]]*(\s*)""")
 _CANDIDATE = re.compile(r"""([.!?…。！？｡]+)["'”’»)\]」』】）》]*(\s*)""")
 _CHINESE_MARKS = frozenset("。！？｡")
@@ -19,16 +18,16 @@ _MONTHS = "Jan Feb Mar Apr Jun Jul Aug Sept Sep Oct Nov Dec"
 _NUMBERED = "no nos vol vols pp p ch sec fig figs art op eq nr"
 _ABBREVIATIONS = frozenset(f"{_TITLES} {_SHORTENED} {_MONTHS}".lower().split())
 _BEFORE_NUMBER = frozenset(_NUMBERED.split())
-# Initials and acronyms (`J.`, `U.S.`, `e.g.`) and words, as they stand before a full stop.
+# Initials and acronyms (`J.`, `U.S.`, `e.g.`) and words, right before a full stop.
 _LAST_WORD = re.compile(r"(?P<initials>(?<![^\W_])[^\W\d_](?:\.[^\W\d_])*)$|(?P<word>[^\W\d_]+)$")
-_WINDOW = 16  # characters: longer words are no abbreviations
+_WINDOW = 16  # characters; longer words are not abbreviations
 
 
 def split_sentences(text: str) -> list[str]:
-    """Cut a text into sentences, without the space around them; empty ones are left out.
+    """Split a text into sentences, without the space around them; empty ones are dropped.
 
-    A line end is always a boundary. `.`, `!` and `?` are one when space follows and the next word does not begin in
-    lower case, unless the full stop belongs to an abbreviation or to initials; `。！？` always are.
+    A line end is always a boundary, and so is `。`, `！` or `？`. `.`, `!` and `?` are boundaries if space follows and
+    the next word does not begin in lower case, unless the full stop belongs to an abbreviation or to initials.
 
     Example:
         >>> split_sentences("Dr. Lee met J. R. Smith at 3.15 p.m. on Monday. “Well?” Nothing.")
@@ -48,7 +47,7 @@ def split_sentences(text: str) -> list[str]:
     return sentences
 
 
-def _is_boundary(text, match):
+def _is_boundary(text: str, match: re.Match[str]) -> bool:
     marks, space = match.groups()
     end = match.end()
     if end == len(text) or not _CHINESE_MARKS.isdisjoint(marks):
@@ -63,7 +62,7 @@ def _is_boundary(text, match):
     return marks != "." or not _is_abbreviation(text, match.start(), follower)
 
 
-def _is_abbreviation(text, stop, follower):
+def _is_abbreviation(text: str, stop: int, follower: str) -> bool:
     last = _LAST_WORD.search(text, max(0, stop - _WINDOW), stop)
     if last is None:
         return False

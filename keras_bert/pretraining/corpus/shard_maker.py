@@ -1,13 +1,13 @@
-"""Making a shard: takes a unit of the corpus, gives a file of examples and a report of what went into it.
+"""Turns one unit of the corpus into a shard of examples and a report about it.
 
-Text → documents → sentences → ids → pairs → records, for one unit, with chance that depends on the seed and the unit's
-name alone. A room of its own because a process pool and a Beam pipeline both do exactly this, anywhere, in any order.
+The steps: text → documents → sentences → ids → pairs → records. Random choices depend only on the seed and the name of
+the unit, so units can be processed anywhere, in any order, by a process pool or a Beam pipeline.
 """
 
 import dataclasses
 import random
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,14 +18,17 @@ from keras_bert.pretraining.corpus.sentences import split_sentences
 from keras_bert.pretraining.corpus.shards import encode_examples, write_shard
 from keras_bert.pretraining.corpus.units import Unit, decode_documents
 
-Tokenize = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]  # sentences → ids, flat; tokens of each
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
+
+Tokenize = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]  # sentences → flat ids, and the tokens of each
 _BATCH_CHARACTERS = 1 << 20
-_ENOUGH_DOCUMENTS = 8  # a unit with fewer borrows from its neighbours
+_ENOUGH_DOCUMENTS = 8  # a unit with fewer takes random segments from its neighbours too
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardMaker:
-    """Makes shards in a directory, of any units, in any order; the same unit gives the same bytes.
+    """Makes shards in a directory, from units in any order; the same unit gives the same bytes.
 
     ```python
     maker = ShardMaker.build(tokenizer, Settings(sequence_length=128), "examples")
@@ -40,14 +43,14 @@ class ShardMaker:
     sep_id: int
 
     @classmethod
-    def build(cls, tokenizer, settings: Settings, directory: str) -> "ShardMaker":
-        """For a `BertTokenizer`, whose ids are made batch by batch on the CPU."""
+    def build(cls, tokenizer: "BertTokenizer", settings: Settings, directory: str) -> "ShardMaker":
+        """Make one for a `BertTokenizer`, which tokenizes in batches on the CPU."""
         return cls(settings, directory, _batch_tokenizer(tokenizer), tokenizer.cls_id, tokenizer.sep_id)
 
     def make(self, unit: Unit) -> dict[str, Any]:
-        """Write the shard of a unit and report on it, ready for JSON."""
+        """Write the shard of a unit; return a report about it, as a value for JSON."""
         texts, bad_lines = decode_documents(unit.blocks, self.settings.text_field)
-        lent: list = []
+        lent: list[str] = []
         if self.settings.pairs == "next_sentence" and len(texts) < _ENOUGH_DOCUMENTS:
             lent, _ = decode_documents(unit.neighbours, self.settings.text_field)
         ids, documents, counts = self._tokenize_documents(texts, lent)
@@ -70,12 +73,12 @@ class ShardMaker:
         report = {"shard": dataclasses.asdict(shard), "counts": counts, "bad_lines": bad_lines[:BAD_LINES_NAMED]}
         return report | {"checksum": unit.checksum}
 
-    def _tokenize_documents(self, texts, lent):
-        """Texts → their ids, where sentences and documents begin among them, and what there was to count."""
+    def _tokenize_documents(self, texts: list[str], lent: list[str]) -> tuple[np.ndarray, Documents, dict[str, int]]:
+        """Tokenize texts; return their ids, where sentences and documents begin, and counts for the report."""
         split = [split_sentences(text) for text in (*texts, *lent)]
         ids, lengths = self.tokenize([sentence for sentences in split for sentence in sentences])
         document = np.repeat(np.arange(len(split)), [len(sentences) for sentences in split])
-        document, lengths = document[lengths > 0], lengths[lengths > 0]  # without sentences of nothing but controls
+        document, lengths = document[lengths > 0], lengths[lengths > 0]  # without sentences that have no tokens
         piece_lengths, pieces = cut_long_sentences(lengths, self.settings.pairs, self.settings.sequence_length)
         sizes = np.bincount(np.repeat(document, pieces), minlength=len(split))
         own, is_own = int(np.count_nonzero(sizes[: len(texts)])), document < len(texts)
@@ -88,14 +91,14 @@ class ShardMaker:
         starts, firsts = np.cumsum(piece_lengths).tolist(), np.cumsum(sizes[sizes > 0]).tolist()
         return ids, Documents([0, *starts], [0, *firsts], own), counts
 
-    def _make_rows(self, documents, unit):
+    def _make_rows(self, documents: Documents, unit: Unit) -> np.ndarray:
         if self.settings.pairs == "next_sentence" and documents.own and documents.count < 2:
             raise CorpusError(
-                f"{unit.blocks[0].path} has one document, and there is no other to take random segments from; put a "
+                f"{unit.blocks[0].path} has one document, but a random segment needs a second one; put a "
                 "blank line between documents, pass more files, or use pairs='sentence_order' or 'single'."
             )
         rng = random.Random(f"{self.settings.seed}/{unit.name}")
-        lengths = {"sequence_length": self.settings.sequence_length}
+        lengths: dict[str, Any] = {"sequence_length": self.settings.sequence_length}
         lengths["short_sequence_rate"] = self.settings.short_sequence_rate
         passes = [
             make_pairs(documents, self.settings.pairs, rng=rng, **lengths) for _ in range(self.settings.duplicates)
@@ -106,18 +109,18 @@ class ShardMaker:
         return rows[order]
 
 
-def _count_unused(rows, tokens):
-    """How many of the first so many tokens are in no example, because trimming took them."""
+def _count_unused(rows: np.ndarray, tokens: int) -> int:
+    """Count the tokens, among the first `tokens`, that trimming left out of all examples."""
     change = np.bincount(rows[:, [0, 2]].ravel(), minlength=tokens + 1)[: tokens + 1]
     change -= np.bincount(rows[:, [1, 3]].ravel(), minlength=tokens + 1)[: tokens + 1]
     return int(np.count_nonzero(np.cumsum(change[:tokens]) == 0))
 
 
-def _batch_tokenizer(tokenizer):
+def _batch_tokenizer(tokenizer: "BertTokenizer") -> Tokenize:
     import tensorflow as tf
 
-    def tokenize(sentences):
-        # Eagerly: batches are so large that a graph saves nothing, and drawing one takes half a second.
+    def tokenize(sentences: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        # Eagerly: batches are so large that a graph would save nothing, and tracing one takes time.
         with tf.device("CPU"):
             batches = [tokenizer(tf.constant(batch, tf.string)) for batch in _batches(sentences)]
         ids = [ids.flat_values.numpy() for ids in batches]
@@ -127,8 +130,8 @@ def _batch_tokenizer(tokenizer):
     return tokenize
 
 
-def _batches(sentences) -> Iterator[list[str]]:
-    """Cut a list where enough text has come together."""
+def _batches(sentences: list[str]) -> Iterator[list[str]]:
+    """Split a list into batches of about equal length of text."""
     batch, size = [], 0
     for sentence in sentences:
         batch.append(sentence)

@@ -1,9 +1,8 @@
-"""Shards: takes ranges of tokens, writes them as `tf.train.Example`s into a TFRecord file, whole or not at all.
+"""Writes examples as `tf.train.Example`s into a TFRecord file, which is either complete or absent.
 
-An example has `token_ids` (with `[CLS]` and `[SEP]`, unpadded), `first_length` (how many of them are segment 0) and
-`next_sentence_label`. A room of its own because the format is a contract between all who write and the one who reads.
-Records are put together from bytes: the ids are encoded once, all at a time, and a segment is a slice of that, an order
-of magnitude faster than filling protocol buffers one by one. TensorFlow writes and checks the file.
+Takes ranges of tokens. An example has `token_ids` (with `[CLS]` and `[SEP]`, unpadded), `first_length` (the number of
+tokens in segment 0) and `next_sentence_label`. Records are built from bytes: all ids are encoded at once, and a segment
+is a slice of the result. That is much faster than filling protocol buffers one by one.
 """
 
 import contextlib
@@ -13,6 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from keras_bert.pretraining.corpus.documents import CorpusError
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """A file of examples, as the manifest knows it."""
+    """A file of examples, as the manifest lists it."""
 
     file: str
     bytes: int
@@ -56,10 +56,10 @@ def encode_examples(ids: np.ndarray, rows: np.ndarray, *, cls_id: int, sep_id: i
         yield _field(0x0A, features)
 
 
-def _encode_varints(ids):
-    """Encode ids as protocol buffers do, seven bits a byte; return the bytes and where each id begins."""
+def _encode_varints(ids: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Encode ids as protocol buffers do, seven bits per byte; return the bytes and where each id begins."""
     ids = ids.astype(np.uint32)
-    sizes = 1 + sum((ids >= 1 << bits).astype(np.int64) for bits in (7, 14, 21))
+    sizes = sum(((ids >= 1 << bits).astype(np.int64) for bits in (7, 14, 21)), start=np.ones(ids.shape, np.int64))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     encoded = np.empty(offsets[-1], np.uint8)
     for place in range(4):
@@ -70,7 +70,7 @@ def _encode_varints(ids):
 
 
 @functools.lru_cache(maxsize=1 << 15)
-def _varint(value):
+def _varint(value: int) -> bytes:
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -79,13 +79,13 @@ def _varint(value):
     return bytes(encoded)
 
 
-def _field(tag, data):
+def _field(tag: int, data: bytes) -> bytes:
     return bytes([tag]) + _varint(len(data)) + data
 
 
-def _feature(name, packed):
-    """One entry of the map in `tf.train.Features`: the name, and a `Feature` with an `Int64List`."""
-    value = _field(0x1A, _field(0x0A, packed))
+def _feature(name: bytes, integers: bytes) -> bytes:
+    """Encode one entry of the map in `tf.train.Features`: the name, and a `Feature` with an `Int64List`."""
+    value = _field(0x1A, _field(0x0A, integers))
     return _field(0x0A, _field(0x0A, name) + _field(0x12, value))
 
 
@@ -93,7 +93,7 @@ def _feature(name, packed):
 
 
 def write_shard(directory: str, name: str, records: Iterable[bytes]) -> Shard:
-    """Write records to `<directory>/<name>.tfrecord`; the name appears when all of it is on disk."""
+    """Write records to `<directory>/<name>.tfrecord`; the file appears under that name when it is complete."""
     import tensorflow as tf
 
     final = join(directory, f"{name}.tfrecord")
@@ -112,8 +112,8 @@ def write_shard(directory: str, name: str, records: Iterable[bytes]) -> Shard:
     return Shard(os.path.basename(final), size, count, digest)
 
 
-def _publish(partial, final):
-    """Rename a file that is safely on disk; return its sha256 and size."""
+def _publish(partial: str, final: str) -> tuple[str, int]:
+    """Rename a file once it is safely on disk; return its sha256 and size."""
     import tensorflow as tf
 
     digest, size = hash_file(partial)
@@ -123,7 +123,7 @@ def _publish(partial, final):
 
 
 def hash_file(path: str) -> tuple[str, int]:
-    """The sha256 of a file, and its size."""
+    """Compute the sha256 of a file, and its size."""
     import tensorflow as tf
 
     digest, size = hashlib.sha256(), 0
@@ -134,8 +134,8 @@ def hash_file(path: str) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def write_json(path: str, values: dict) -> None:
-    """Write a JSON object, whole or not at all."""
+def write_json(path: str, values: dict[str, Any]) -> None:
+    """Write a JSON object; the file is either complete or absent."""
     import tensorflow as tf
 
     partial = f"{path}.{os.getpid()}.partial"
@@ -151,20 +151,20 @@ def write_json(path: str, values: dict) -> None:
 
 
 def cannot_write(path: str, error: Exception) -> CorpusError:
-    """What to say when a disk is full or closed."""
+    """The error for a file that cannot be written."""
     return CorpusError(
-        f"Cannot write {path}: {error}. Make room, or pass a directory that can be written to; started again with the "
-        "same arguments, the work goes on where it stopped."
+        f"Cannot write {path}: {error}. Make room on the disk, or pass a writable directory; a second run with the "
+        "same arguments continues where this one stopped."
     )
 
 
 def join(directory: str, name: str) -> str:
-    """A path in a directory, also one with a scheme such as `gs://`."""
+    """Join a directory and a file name; the directory may have a scheme such as `gs://`."""
     return f"{directory.rstrip('/')}/{name}" if "://" in directory else os.path.join(directory, name)
 
 
-def _sync(path):
-    """Wait until a file is on disk; file systems with a scheme see to that themselves."""
+def _sync(path: str) -> None:
+    """Wait until a file is on disk; file systems with a scheme do that themselves."""
     if "://" not in path:
         with open(path, "rb") as file:
             os.fsync(file.fileno())

@@ -1,11 +1,11 @@
-"""Units of work: takes files, gives pieces of the corpus that can be worked on alone; and from a unit its documents.
+"""Cuts a corpus into units of work that are independent of each other, and decodes the documents of a unit.
 
-A room of its own because everything that makes a corpus reproducible is decided here: where it is cut depends on the
-files and `unit_bytes` alone, never on who reads it, on how many work, or on how often they were interrupted.
+Where the corpus is cut depends only on the files and `unit_bytes`, not on the number of workers or on interruptions. So
+the same corpus always gives the same shards.
 
-A next-sentence pair needs a segment of another document, and a unit is all a worker sees. Units hold many documents as
-a rule; for those that do not (books, or one document that fills several units) each unit carries samples of the last
-few documents that ended before it or, at the very beginning, of the first that comes after it.
+A next-sentence pair needs a segment of another document, and a worker sees one unit only. Most units have many
+documents. Some have few (books, or one document that fills several units), so each unit also carries samples of the
+last documents that ended before it or, for the first unit, of the first documents after it.
 """
 
 import dataclasses
@@ -21,33 +21,33 @@ from keras_bert.pretraining.corpus.documents import BLANK_LINE, LONGEST_JSON_LIN
 _BLOCK_BYTES = 1 << 20
 _SAMPLE_BYTES = 1 << 17
 _SAMPLES = 4
-_JOINTS = {b"\n": "\n", b" ": " "}  # where a long document was cut
+_JOINTS = {b"\n": "\n", b" ": " "}  # how to join a long document where it was cut
 _BLANK = re.compile(BLANK_LINE.pattern.decode())
 
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """What one worker turns into one shard."""
+    """A part of the corpus that one worker turns into one shard."""
 
     group: int
     index: int
     blocks: tuple[Block, ...]
     neighbours: tuple[Block, ...]  # samples of documents that are in none of the blocks
-    read_bytes: int  # of the files as they lie on disk, since the unit before
+    read_bytes: int  # of the files on disk, since the previous unit
 
     @property
     def name(self) -> str:
-        """Of the shard."""
+        """The name of its shard."""
         return f"shard-{self.group:05d}-{self.index:05d}"
 
     @property
     def text_bytes(self) -> int:
-        """How much it holds."""
+        """The size of its text in bytes."""
         return sum(len(block.data) + block.skipped_bytes for block in self.blocks)
 
     @property
     def checksum(self) -> int:
-        """Tells whether it is still the same text."""
+        """A checksum of the text, which shows whether it has changed."""
         checksum = 0
         for block in (*self.blocks, *self.neighbours):
             checksum = zlib.crc32(block.data, checksum)
@@ -58,7 +58,7 @@ class Unit:
 
 
 def group_files(paths: list[str], unit_bytes: int) -> list[list[str]]:
-    """Put small files together until they make a unit, so that a million of them is no million shards."""
+    """Group small files until they fill a unit, so that a million files do not become a million shards."""
     groups: list[list[str]] = [[]]
     size = 0
     for path in paths:
@@ -71,7 +71,7 @@ def group_files(paths: list[str], unit_bytes: int) -> list[list[str]]:
 
 
 def read_units(groups: list[list[str]], group: int, unit_bytes: int) -> Iterator[Unit]:
-    """Yield the units of one group of files; memory holds one at a time.
+    """Yield the units of one group of files, with one unit in memory at a time.
 
     ```python
     groups = group_files(find_files("corpus/*.txt.gz"), unit_bytes=1 << 24)
@@ -85,7 +85,7 @@ def read_units(groups: list[list[str]], group: int, unit_bytes: int) -> Iterator
     later: tuple[Block, ...] | None = None
     index = read_bytes = 0
 
-    def close():
+    def close() -> Unit:
         nonlocal later
         lent = neighbours
         if not lent and _count_documents(blocks) < 2:
@@ -107,8 +107,8 @@ def read_units(groups: list[list[str]], group: int, unit_bytes: int) -> Iterator
         yield close()
 
 
-def _read_group(paths, unit_bytes):
-    """Yield the blocks of several files, each with the bytes that were read for it."""
+def _read_group(paths: list[str], unit_bytes: int) -> Iterator[tuple[Block, int]]:
+    """Yield the blocks of several files, each with the number of bytes that were read for it."""
     longest = max(4096, unit_bytes // 4)
     for path in paths:
         before = 0
@@ -117,7 +117,7 @@ def _read_group(paths, unit_bytes):
             before = position
 
 
-def _count_documents(blocks):
+def _count_documents(blocks: list[Block]) -> int:
     count = 0
     for block in blocks:
         parts = block.data.split(b"\n") if block.is_json else BLANK_LINE.split(block.data)
@@ -125,8 +125,8 @@ def _count_documents(blocks):
     return count
 
 
-def _find_later(groups, group, unit_bytes):
-    """Yield samples of documents after the first of a group, then of other groups."""
+def _find_later(groups: list[list[str]], group: int, unit_bytes: int) -> Iterator[Block]:
+    """Yield samples of the documents after the first one of a group, then of other groups."""
     has_begun = False
     for block, _ in _read_group(groups[group], unit_bytes):
         data = block.data.lstrip()
@@ -140,14 +140,14 @@ def _find_later(groups, group, unit_bytes):
             yield _head(block)
 
 
-def _head(block):
+def _head(block: Block) -> Block:
     """The first whole lines of a block."""
     data = block.data
     cut = data.rfind(b"\n", 0, _SAMPLE_BYTES) + 1 or (data.find(b"\n") + 1 if block.is_json else _SAMPLE_BYTES)
     return _sample(block, data[: cut or len(data)])
 
 
-def _tail(block):
+def _tail(block: Block) -> Block:
     """The last whole lines of a block."""
     data = block.data.rstrip()
     if len(data) <= _SAMPLE_BYTES:
@@ -156,7 +156,7 @@ def _tail(block):
     return _sample(block, data[data.find(b"\n", start) + 1 or (data.rfind(b"\n") + 1 if block.is_json else start) :])
 
 
-def _sample(block, data):
+def _sample(block: Block, data: bytes) -> Block:
     data = data.decode(errors="ignore").encode()  # it may have been cut within a character
     return Block(block.path, block.line, data)
 
@@ -165,7 +165,7 @@ def _sample(block, data):
 
 
 def decode_documents(blocks: tuple[Block, ...], text_field: str) -> tuple[list[str], list[str]]:
-    """Blocks → the texts of their documents, and what is wrong with the lines that had to be left out.
+    """Decode blocks into the texts of their documents, and list the lines that were left out with the reason.
 
     >>> block = Block("a.txt", 1, b"One.\\nTwo.\\n\\nThree.\\n\\xff\\n")
     >>> decode_documents((block,), "text")
@@ -175,7 +175,7 @@ def decode_documents(blocks: tuple[Block, ...], text_field: str) -> tuple[list[s
     for number, block in enumerate(blocks):
         if block.skipped_bytes:
             size = f"{block.skipped_bytes:,} bytes, over {LONGEST_JSON_LINE:,}"
-            bad_lines.append(f"{block.path}:{block.line}: too long ({size}); make it several documents")
+            bad_lines.append(f"{block.path}:{block.line}: too long ({size}); split it into several documents")
         if block.is_json:
             documents += _decode_json(block, text_field, bad_lines)
             continue
@@ -186,14 +186,14 @@ def decode_documents(blocks: tuple[Block, ...], text_field: str) -> tuple[list[s
     return documents, bad_lines
 
 
-def _decode_text(block, bad_lines):
+def _decode_text(block: Block, bad_lines: list[str]) -> str:
     try:
         return block.data.decode()
     except UnicodeDecodeError:
         return "\n".join(_decode_lines(block, bad_lines))
 
 
-def _decode_lines(block, bad_lines):
+def _decode_lines(block: Block, bad_lines: list[str]) -> Iterator[str]:
     for number, line in enumerate(block.data.split(b"\n"), block.line):
         try:
             yield line.decode()
@@ -201,7 +201,7 @@ def _decode_lines(block, bad_lines):
             bad_lines.append(f"{block.path}:{number}: not UTF-8 ({error.reason})")
 
 
-def _decode_json(block, text_field, bad_lines):
+def _decode_json(block: Block, text_field: str, bad_lines: list[str]) -> Iterator[str]:
     for number, line in enumerate(block.data.split(b"\n"), block.line):
         if not line.strip():
             continue
@@ -210,7 +210,7 @@ def _decode_json(block, text_field, bad_lines):
             text = document.get(text_field) if isinstance(document, dict) else None
             if not isinstance(text, str):
                 raise ValueError(f"no string in the field {text_field!r}")
-            text.encode()  # a lone surrogate can be written in JSON, but is no text
+            text.encode()  # a lone surrogate is valid JSON, but not valid text
         except (ValueError, RecursionError) as error:
             fault = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error) or type(error).__name__
             bad_lines.append(f"{block.path}:{number}: {fault}")

@@ -1,8 +1,8 @@
-"""Workers: takes units of the corpus, gives the reports of their shards, from as many processes as there are cores.
+"""Makes the shards of many units in parallel, in several processes.
 
-A room of its own because processes are the part that can die. Each loads TensorFlow once, on one thread and without a
-GPU; memory is bounded by how many units are under way; a worker whose parent is gone goes too, and a parent whose
-worker is gone says so.
+Takes units of the corpus, gives the reports of their shards. Each process loads TensorFlow once, on one thread and
+without a GPU. The number of units in progress is limited, and with it the memory. If the main process ends, its workers
+end too; if a worker ends, the main process raises an error.
 """
 
 import multiprocessing
@@ -10,22 +10,26 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.pretraining.corpus.documents import CorpusError
 from keras_bert.pretraining.corpus.manifest import Settings
 from keras_bert.pretraining.corpus.units import Unit
 from keras_bert.system.quiet_tensorflow import quiet_tensorflow
 
-_maker = None  # of this process, when it is a worker
+if TYPE_CHECKING:
+    from keras_bert.pretraining.corpus.shard_maker import ShardMaker
+    from keras_bert.text.tokenizer import BertTokenizer
+
+_maker: "ShardMaker"  # of a worker process; set by _start
 
 
 def make_shards(
-    units: Iterable[Unit], tokenizer, settings: Settings, directory: str, workers: int
+    units: Iterable[Unit], tokenizer: "BertTokenizer", settings: Settings, directory: str, workers: int
 ) -> Iterator[tuple[Unit, dict[str, Any]]]:
-    """Make the shard of every unit; yield each unit with its report as they come, in order.
+    """Make the shard of every unit; yield each unit with its report, in the order of the units.
 
     With one worker the work is done in this process.
     """
@@ -39,7 +43,7 @@ def make_shards(
     context = multiprocessing.get_context("spawn")  # a forked TensorFlow hangs
     arguments = (tokenizer.get_config(), settings, directory)
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=arguments) as pool:
-        pending: deque = deque()
+        pending: deque[tuple[Unit, Future[dict[str, Any]]]] = deque()
         try:
             for unit in units:
                 pending.append((unit, pool.submit(_make, unit)))
@@ -52,18 +56,18 @@ def make_shards(
             raise
 
 
-def _finish(unit, future):
+def _finish(unit: Unit, future: Future[dict[str, Any]]) -> tuple[Unit, dict[str, Any]]:
     try:
         return unit, future.result()
     except BrokenProcessPool as error:
         raise CorpusError(
-            "A worker process ended without a word. If memory ran out, use fewer workers or smaller shard_bytes; in a "
-            "script, write_examples has to be called under `if __name__ == '__main__':`, as always with processes. "
-            "Started again, the work goes on where it stopped."
+            "A worker process ended unexpectedly. If memory ran out, use fewer workers or smaller shard_bytes. In a "
+            "script, call write_examples under `if __name__ == '__main__':`, since it starts processes. A second run "
+            "continues where this one stopped."
         ) from error
 
 
-def _start(tokenizer_config, settings, directory):
+def _start(tokenizer_config: dict[str, Any], settings: Settings, directory: str) -> None:
     """Prepare a worker, before it loads TensorFlow."""
     global _maker
     threading.Thread(target=_follow_parent, daemon=True).start()
@@ -80,11 +84,15 @@ def _start(tokenizer_config, settings, directory):
     _maker = ShardMaker.build(BertTokenizer.from_config(tokenizer_config), settings, directory)
 
 
-def _follow_parent():
-    # The queue's pipe stays open as long as any worker lives: without this, orphans would wait for ever.
-    multiprocessing.parent_process().join()
+def _follow_parent() -> None:
+    """End this process when its parent ends."""
+    # The queue's pipe stays open as long as any worker lives: without this, orphaned workers would wait forever.
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        raise RuntimeError("This is not a worker process; call make_shards instead.")
+    parent.join()
     os._exit(1)
 
 
-def _make(unit):
+def _make(unit: Unit) -> dict[str, Any]:
     return _maker.make(unit)

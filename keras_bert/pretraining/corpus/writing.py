@@ -1,11 +1,9 @@
-"""The corpus: takes text files larger than memory, gives TFRecord shards of BERT examples with a manifest; reads them.
+"""Turns text files, which may be larger than memory, into TFRecord shards of BERT examples with a manifest.
 
-The public face of the files beside it, each of which is a step: `pretraining/corpus/documents.py` (files → blocks),
-`pretraining/corpus/units.py` (blocks → units of work), `pretraining/corpus/sentences.py`,
-`pretraining/corpus/pairs.py`, `pretraining/corpus/shards.py` (text → examples → files),
-`pretraining/corpus/shard_maker.py` (all that for one unit), `pretraining/corpus/workers.py` (on all cores),
-`pretraining/corpus/reading.py` (files → `tf.data`). What is left for here is the order of things on disk, so that a run
-that was killed at any point goes on and ends with the same bytes as one that was not.
+The steps are the other modules of this package: `documents.py` (files → blocks), `units.py` (blocks → units of work),
+`sentences.py`, `pairs.py` and `shards.py` (text → examples → files), `shard_maker.py` (all of these for one unit),
+`workers.py` (on all cores), `reading.py` (files → `tf.data`). This module decides the order of writes, so that a run
+that was killed can continue and ends with the same bytes as an uninterrupted one.
 """
 
 import contextlib
@@ -13,7 +11,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -34,9 +32,12 @@ from keras_bert.pretraining.corpus.units import Unit, group_files, read_units
 from keras_bert.pretraining.corpus.workers import make_shards
 from keras_bert.system.progress import hides_bar
 
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
+
 __all__ = ["CorpusError", "Manifest", "load_manifest", "read_examples", "write_examples"]
 
-_PROGRESS = ".progress"  # what a run that is not finished knows: its description, and a report of each shard
+_PROGRESS = ".progress"  # of an unfinished run: its description, and a report for each shard
 
 
 def write_examples(
@@ -56,24 +57,24 @@ def write_examples(
 ) -> Manifest:
     """Turn text files into shards of pretraining examples.
 
-    Killed at any point and started again with the same arguments, it goes on where it stopped, and the result is the
-    same to the byte; so it is with any number of workers. Memory depends on `shard_bytes` and `workers` alone.
+    A run that was killed continues where it stopped when it is started again with the same arguments. The result has
+    the same bytes, also with another number of workers. Memory depends only on `shard_bytes` and `workers`.
 
     Args:
         files: Paths or patterns of plain text (a blank line between documents; a line end always ends a sentence) or
-            `.jsonl` (a document a line), each also as `.gz`, `.bz2` or `.zst`. UTF-8.
-        output_directory: Where to write; it may hold the beginning of the same work, and nothing else.
+            `.jsonl` (one document per line), each also as `.gz`, `.bz2` or `.zst`. The encoding is UTF-8.
+        output_directory: The directory to write to. It must be empty or belong to the same run.
         tokenizer: A `BertTokenizer`, or a vocabulary (path or list) for one with its default settings.
         sequence_length: The longest example, with special tokens.
-        short_sequence_rate: Which part of the examples aims at a random shorter length.
+        short_sequence_rate: The share of examples with a random shorter target length.
         pairs: `"next_sentence"` (half of the second segments are from another document), `"sentence_order"` (half of
             the pairs are swapped) or `"single"` (one segment).
-        duplicates: How often to go through every document, with other pairs each time. Masks are drawn while
-            training, so once is enough unless the corpus is small.
-        seed: Of all that is random.
+        duplicates: The number of passes over every document, with other pairs each time. Masks are made during
+            training, so 1 is enough unless the corpus is small.
+        seed: Seed of all random choices.
         text_field: The field of a JSON object that holds the text.
-        shard_bytes: How much text goes into a shard.
-        workers: How many processes; `None` takes all cores, 1 works in this process.
+        shard_bytes: The bytes of text in a shard.
+        workers: The number of processes; `None` uses all cores, 1 works in this process.
         progress: Whether to show a progress bar.
 
     Returns:
@@ -105,8 +106,8 @@ def write_examples(
     return manifest
 
 
-def as_tokenizer(tokenizer: Any):
-    """A `BertTokenizer` as it is, or one made of a vocabulary; with the special tokens that examples need."""
+def as_tokenizer(tokenizer: Any) -> "BertTokenizer":
+    """Return a `BertTokenizer` as it is, or make one from a vocabulary; check that it has `[CLS]` and `[SEP]`."""
     from keras_bert.text.tokenizer import BertTokenizer
 
     tokenizer = tokenizer if isinstance(tokenizer, BertTokenizer) else BertTokenizer(tokenizer)
@@ -117,7 +118,7 @@ def as_tokenizer(tokenizer: Any):
 
 
 def warn_of_losses(manifest: Manifest) -> None:
-    """Say aloud what nobody may overlook in a manifest."""
+    """Warn of bad lines and of text without sentence boundaries."""
     counts = manifest.counts
     if counts["bad_lines"]:
         warnings.warn(
@@ -127,12 +128,12 @@ def warn_of_losses(manifest: Manifest) -> None:
     if counts["cut_sentences"] > counts["sentences"] / 2:
         warnings.warn(
             f"{counts['cut_sentences']:,} of {counts['sentences']:,} sentences were longer than an example and cut "
-            "anywhere: the text seems to have no sentence boundaries. Put each sentence on a line of its own.",
+            "anywhere: the text seems to have no sentence boundaries. Put each sentence on its own line.",
             stacklevel=3,
         )
 
 
-def _count_cores():
+def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -140,25 +141,25 @@ def _count_cores():
 
 
 @contextlib.contextmanager
-def _claim(directory) -> Iterator[None]:
-    """Make the directory, and let no second run into it."""
+def _claim(directory: str) -> Iterator[None]:
+    """Make the directory, and lock it against a second run."""
     lock = os.path.join(directory, _PROGRESS + ".lock")
     try:
         os.makedirs(directory, exist_ok=True)
-        file = open(lock, "w")  # noqa: SIM115 - it is closed below, after all other work
+        file = open(lock, "w")  # noqa: SIM115 - closed below, after all other work
     except OSError as error:
         raise cannot_write(directory, error) from error
     with file:
         _lock(file, directory)
         yield
-        with contextlib.suppress(OSError):  # Windows keeps a file that is open
+        with contextlib.suppress(OSError):  # Windows cannot delete an open file
             os.unlink(lock)
 
 
-def _lock(file, directory):
+def _lock(file: IO[str], directory: str) -> None:
     try:
         import fcntl
-    except ImportError:  # Windows: two runs in one directory are the user's own care
+    except ImportError:  # Windows has no such lock
         return
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -166,7 +167,7 @@ def _lock(file, directory):
         raise CorpusError(f"Another run is writing to {directory}; wait for it, or pass another directory.") from error
 
 
-def _is_finished(directory, description):
+def _is_finished(directory: str, description: dict[str, Any]) -> bool:
     there = read_json(os.path.join(directory, FILE))
     if there is None:
         return False
@@ -175,8 +176,8 @@ def _is_finished(directory, description):
     return all(_size(os.path.join(directory, file)) == size for file, size in shards.items())
 
 
-def _begin(directory, description):
-    """Note what is going to be done, or see that it is what was begun."""
+def _begin(directory: str, description: dict[str, Any]) -> None:
+    """Write the description of the run, or check that it is the one that was begun here."""
     folder = os.path.join(directory, _PROGRESS)
     there = read_json(os.path.join(folder, "description.json"))
     names = os.listdir(directory)
@@ -198,29 +199,32 @@ def _begin(directory, description):
     write_json(os.path.join(folder, "description.json"), description)
 
 
-def _require_same(directory, there, description):
+def _require_same(directory: str, there: dict[str, Any], description: dict[str, Any]) -> None:
     if differences := find_differences(there, description):
         raise CorpusError(
-            f"{directory} holds examples made otherwise ({'; '.join(differences)}); pass another directory, or delete "
-            "this one."
+            f"{directory} holds examples made in another way ({'; '.join(differences)}); pass another directory, or "
+            "delete this one."
         )
 
 
-def _size(path):
+def _size(path: str) -> int | None:
     return os.path.getsize(path) if os.path.isfile(path) else None
 
 
 # === The work ===
 
 
-def _make_all(paths, tokenizer, settings, directory, workers, progress) -> list[dict[str, Any]]:
-    """Make every shard that is not there yet; return the reports of all."""
+def _make_all(
+    paths: list[str], tokenizer: "BertTokenizer", settings: Settings, directory: str, workers: int, progress: bool
+) -> list[dict[str, Any]]:
+    """Make every shard that does not exist yet; return the reports of all shards."""
     groups = group_files(paths, settings.shard_bytes)
-    reports, examples, text_bytes = [], 0, 0
+    reports: list[dict[str, Any]] = []
+    examples = text_bytes = 0
     total = sum(os.path.getsize(path) for path in paths if "://" not in path) or None
     with tqdm(total=total, desc="examples", unit="B", unit_scale=True, disable=hides_bar(progress)) as bar:
 
-        def note(unit, report):
+        def note(unit: Unit, report: dict[str, Any]) -> None:
             nonlocal examples, text_bytes
             reports.append(report)
             examples += report["shard"]["examples"]
@@ -229,7 +233,7 @@ def _make_all(paths, tokenizer, settings, directory, workers, progress) -> list[
             bar.set_postfix_str(f"{examples:,} examples, {rate:.1f} MB of text/s", refresh=False)
             bar.update(unit.read_bytes)
 
-        def missing_units():
+        def missing_units() -> Iterator[Unit]:
             for group in range(len(groups)):
                 for unit in read_units(groups, group, settings.shard_bytes):
                     report = _find_report(directory, unit)
@@ -244,8 +248,8 @@ def _make_all(paths, tokenizer, settings, directory, workers, progress) -> list[
     return reports
 
 
-def _find_report(directory, unit: Unit) -> dict[str, Any] | None:
-    """The report of a shard that is there, whole, and made of this very text."""
+def _find_report(directory: str, unit: Unit) -> dict[str, Any] | None:
+    """The report of a complete shard that was made from this text; `None` if there is none."""
     report = read_json(_report_path(directory, unit))
     if report is None or _size(os.path.join(directory, report["shard"]["file"])) != report["shard"]["bytes"]:
         return None
@@ -256,5 +260,5 @@ def _find_report(directory, unit: Unit) -> dict[str, Any] | None:
     return report
 
 
-def _report_path(directory, unit):
+def _report_path(directory: str, unit: Unit) -> str:
     return os.path.join(directory, _PROGRESS, f"{unit.name}.json")
