@@ -1,9 +1,9 @@
-"""What `inference.py` compares: each contender is built once, as a file, and opened as often as it is measured.
+"""The contenders of `inference.py`: each is built once, as files, and opened for every measurement.
 
-`CONTENDERS` has a row for each: `build` takes a fine-tuned directory and a place, and leaves files there (with
-TensorFlow, PyTorch, whatever it needs); `open` takes the place and a number of threads, and gives a function from token
-ids `[1, T]` to logits `[C]`, without what built it. A room of its own because the two run in different processes: what
-is measured is what would be shipped.
+`CONTENDERS` has a row for each. `build` takes a fine-tuned directory and a target directory, and writes files there,
+with TensorFlow, PyTorch or whatever it needs. `open` takes the target directory and a number of threads, and gives a
+function from token ids `[1, T]` to logits `[C]`. The two run in different processes, so that what is measured is what
+would be shipped.
 """
 
 import json

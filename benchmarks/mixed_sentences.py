@@ -1,7 +1,7 @@
-"""Phrases → new sentences made of them, for a teacher to label.
+"""Makes new sentences from phrases, for a teacher to label.
 
-SST-2's training texts are phrases, its dev texts sentences. A room of its own because two benchmarks distil with
-them. Nothing is learned here and no label is read.
+The training texts of SST-2 are phrases, but its dev texts are sentences. Two benchmarks use the new sentences for
+distillation. Nothing is learned here and no label is read.
 """
 
 import numpy as np

@@ -1,7 +1,7 @@
-"""Puts `benchmarks/README.md`, its pictures and `SECURITY.md` on the site, so that facts stand in one place alone.
+"""Adds `benchmarks/README.md`, its pictures and `SECURITY.md` to the site.
 
-A hook of MkDocs: takes the list of the site's files, adds these. A room of its own because MkDocs reads `docs/` alone,
-and a copy there would soon say something else than the original.
+A hook of MkDocs that takes the list of the site's files and adds these. MkDocs reads only `docs/`, and copies there
+would soon differ from the originals.
 """
 
 from pathlib import Path

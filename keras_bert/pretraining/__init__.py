@@ -1,1 +1,1 @@
-"""Pretraining: documents → TFRecord shards → masked batches → a BERT of one's own."""
+"""Pretrains a BERT: documents → TFRecord shards → masked batches → a model."""

@@ -1,8 +1,8 @@
-"""Shards of examples → the batches of a pretraining step, as `fit` takes them.
+"""Reads shards of examples as the batches that `fit` takes in pretraining.
 
-Takes a directory that `write_examples` wrote and a plan, gives a `tf.data.Dataset` of masked batches. A room of its own
-because every batch is a function of seed and step: a run that goes on at step 5,000 gets the batches that it would have
-got. Rows are padded, or packed with several examples each.
+Takes a directory that `write_examples` wrote and a plan, gives a `tf.data.Dataset` of masked batches. Every batch
+depends only on the seed and the step, so a run that is resumed at some step gets the batches of an uninterrupted run.
+Rows are padded, or shared by several examples.
 """
 
 import math

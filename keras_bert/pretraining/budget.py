@@ -1,8 +1,8 @@
-"""A time to train in → the number of steps: measures a run's step, evaluation and saving on its real shapes.
+"""Finds the number of training steps that fit into a time budget.
 
-Takes a phase and a number of seconds, gives the phase with `steps` and `save_every` by which its learning rate has
-fallen to 0 when the time is over. The decision is kept as `budget.json` in the run's directory, so that a run that is
-started again keeps to it.
+Takes a phase and a number of seconds. Measures a training step, an evaluation and saving with the real shapes of the
+run. Gives the phase with `steps` and `save_every` chosen so that the learning rate reaches 0 when the time is over. The
+decision is stored as `budget.json` in the directory of the run, so that a run that is started again uses it too.
 """
 
 import dataclasses
@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ from keras_bert.training.resume import save_state
 
 FILE = "budget.json"
 
-_CHECKS = 20  # times that a run is measured and saved, at most
-_CHECKED_SHARE = 0.05  # of the time that this may take
-_RESERVE = 0.03  # of the time, for steps that are slower than those that were measured
-_AT_ONCE = 8  # steps per execution, which `save_every` is to be a multiple of
+_CHECKS = 20  # evaluations and saved states of a run, at most
+_CHECKED_SHARE = 0.05  # of the time, for all of these together
+_RESERVE = 0.03  # of the time, for steps that are slower than the measured ones
+_AT_ONCE = 8  # steps per execution; `save_every` is a multiple of it
 _LEAST_EXECUTIONS = 3
 _MEASURED_SHARE = 0.01  # of the budget
 _MEASURED_SECONDS = (3.0, 60.0)  # at least, at most
@@ -41,12 +42,12 @@ _MEASURED_SECONDS = (3.0, 60.0)  # at least, at most
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Timings:
-    """What was measured, in seconds.
+    """The measured times of a run, in seconds.
 
     Args:
         step: One training step.
-        check: One evaluation, where there is one, and one saved state.
-        once: What a run does once: compiling, the first reading of the validation examples, saving the model.
+        check: One evaluation, if there is validation data, and one saved state.
+        once: What happens once in a run: compilation, the first pass over the validation examples, saving the model.
     """
 
     step: float
@@ -66,16 +67,16 @@ def fit_to_budget(
     spent: float = 0.0,
     verbose: bool = True,
 ) -> Phase:
-    """The phase with as many steps as end within a number of seconds, evaluation and saving included.
+    """Give a phase as many steps as fit into a number of seconds, with evaluation and saving.
 
     Args:
         phase: The run, with any number of steps in its plan.
-        output: Its directory, as for `pretrain`. A decision that is there already is kept.
+        output: Its directory, as for `pretrain`. A decision that is stored there is used again.
         config, tokenizer, start_from: As for `pretrain`.
         budget: Seconds from the start of the command to the saved model.
-        save_every: Steps between two saved states; `None` measures and saves up to 20 times.
-        spent: Seconds that are over already, for making examples, say.
-        verbose: Whether to print what was decided.
+        save_every: Steps between two saved states; `None` evaluates and saves up to 20 times.
+        spent: Seconds of the budget that are used already, for example for making examples.
+        verbose: Whether to print the decision.
 
     Example:
         ```python
@@ -108,13 +109,13 @@ def fit_to_budget(
 def count_steps(
     timings: Timings, seconds: float, *, budget: float | None = None, save_every: int | None = None
 ) -> tuple[int, int]:
-    """The steps that fit into a time, and after how many of them to measure and save.
+    """Count the steps that fit into a time, and the steps between two saved states.
 
     Args:
-        timings: What was measured.
-        seconds: What is left for the run.
-        budget: What was asked for, to name it in an error.
-        save_every: The steps between two saved states, where that is decided already.
+        timings: The measured times.
+        seconds: The time that is left for the run.
+        budget: The whole budget, to name it in an error.
+        save_every: The steps between two saved states; `None` chooses them.
 
     Example:
         >>> count_steps(Timings(step=0.1, check=2.0, once=20.0), 3600)
@@ -127,7 +128,7 @@ def count_steps(
             (int((left / n - timings.check) / timings.step) // _AT_ONCE * _AT_ONCE, n) for n in range(1, most + 1)
         ]
         longest = max((every * n for every, n in choices), default=0)
-        # As often as it costs next to nothing, by rounding either.
+        # The most checks that cost few steps, with those lost by rounding.
         good = [choice for choice in choices if choice[0] * choice[1] >= (1 - _CHECKED_SHARE) * longest]
         every, checks = good[-1] if good else (0, 0)
     else:
@@ -148,15 +149,15 @@ def count_steps(
 
 
 class _StepClock(keras.callbacks.Callback):
-    """Seconds at the end of every execution; ends the training when enough are measured."""
+    """Notes the time at the end of every execution; stops the training when enough time is measured."""
 
-    def __init__(self, seconds: float):
+    def __init__(self, seconds: float) -> None:
         super().__init__()
         self.seconds, self.began = seconds, time.monotonic()
         self.steps: list[int] = []
         self.times: list[float] = []
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.steps.append(batch + 1)
         self.times.append(time.monotonic() - self.began)
         measured = self.times[-1] - self.times[0]
@@ -165,27 +166,38 @@ class _StepClock(keras.callbacks.Callback):
 
     @property
     def step(self) -> float:
-        """Seconds of a step, without the first execution, which compiles."""
+        """Seconds of a step, without the first execution, which includes the compilation."""
         return (self.times[-1] - self.times[0]) / (self.steps[-1] - self.steps[0])
 
     @property
     def compilation(self) -> float:
+        """Seconds of the compilation."""
         return max(0.0, self.times[0] - self.steps[0] * self.step)
 
 
-def _measure(phase, output, config, tokenizer, budget, start_from):
-    config = encoder_config(load_model(start_from)[0]) if config is None else config
+def _measure(
+    phase: Phase,
+    output: Path,
+    config: BertConfig | None,
+    tokenizer: BertTokenizer,
+    budget: float,
+    start_from: str | os.PathLike | None,
+) -> Timings:
+    if config is None:
+        if start_from is None:
+            raise ValueError("config=None; expected a BertConfig, or a model to start_from.")
+        config = encoder_config(load_model(start_from)[0])
     devices = choose_devices(phase.plan.strategy, precision=phase.plan.precision)
     if devices.num_workers > 1:
         raise ValueError(
-            f"A budget is measured by one process, and this run has {devices.num_workers}, which have to agree; give "
-            "the number of steps instead."
+            f"A budget needs one process, but this run has {devices.num_workers}; give the number of steps instead."
         )
     plan = _measured_plan(phase.plan, config)
     low, high = _MEASURED_SECONDS
     clock = _StepClock(min(high, max(low, _MEASURED_SHARE * budget)))
+    counts = token_counts(phase.examples, tokenizer).tolist()
     with devices.scope():
-        model = compiled_model(phase.examples, config, plan, devices, token_counts(phase.examples, tokenizer))
+        model = compiled_model(phase.examples, config, plan, devices, counts)
         batches = devices.distribute(
             training_batches(phase.examples, config, tokenizer, plan, devices=devices), batch_size=plan.batch_size
         )
@@ -205,11 +217,11 @@ def _measure(phase, output, config, tokenizer, budget, start_from):
 
 
 def _measured_plan(plan: PretrainingPlan, config: BertConfig) -> PretrainingPlan:
-    """So long that measuring ends by time and not by the number of steps."""
+    """The plan with so many steps that measuring is ended by time."""
     return dataclasses.replace(plan.for_config(config), steps=_AT_ONCE * 10**6, save_every=_AT_ONCE * 10**6)
 
 
-def _seconds(run, *arguments, **options) -> float:
+def _seconds(run: Callable[..., Any], *arguments: Any, **options: Any) -> float:
     began = time.monotonic()
     run(*arguments, **options)
     return time.monotonic() - began
@@ -219,12 +231,12 @@ def _rounded(timings: Timings) -> dict[str, Any]:
     return {name: float(f"{value:.4g}") for name, value in dataclasses.asdict(timings).items()}
 
 
-def _stored_decision(output, budget):
+def _stored_decision(output: Path, budget: float) -> dict[str, Any] | None:
     path = output / FILE
     if not path.exists():
         if list((output / "state").glob("step-*")):
             raise ValueError(
-                f"{output} was begun with a number of steps, not with a budget; go on with that number, or take "
+                f"{output} was begun with a number of steps, not with a budget; go on with that number, or use "
                 "another directory."
             )
         return None
@@ -232,6 +244,6 @@ def _stored_decision(output, budget):
     if decision["budget"] != budget:
         raise ValueError(
             f"{output} was begun with a budget of {decision['budget']:,.0f} s ({decision['steps']:,} steps), not "
-            f"{budget:,.0f} s; go on with that one, or take another directory."
+            f"{budget:,.0f} s; go on with that one, or use another directory."
         )
     return decision

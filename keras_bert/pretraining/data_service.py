@@ -1,17 +1,17 @@
-"""tf.data service as input: examples are made on other machines, and every one arrives exactly once.
+"""Reads examples through a tf.data service, so that each one arrives exactly once per pass.
 
-Takes splits of a dataset (file names, say) and how to read one; gives a `tf.data.Dataset` of batches that the workers
-of a tf.data service make. A room of its own because of what the service does not promise: under dynamic sharding (the
-mode that divides work among its workers) the splits that a dying worker had in hand are lost, and the reader waits for
-that worker for ever. So each chunk of examples travels with its split's number and its place in it, the reader keeps a
-ledger, and what is missing when nothing more arrives is asked for again; what then comes twice is left out.
+Takes splits of a dataset (for example file names) and a function that reads one; gives a `tf.data.Dataset` of batches
+that the workers of the service make. With dynamic sharding, which divides the work among the workers, the service loses
+the splits of a worker that dies, and the reader waits for that worker forever. Therefore each chunk of examples has the
+number of its split and its position in it. The reader keeps a list of what has arrived. When nothing more arrives, it
+asks for the missing splits again and drops what comes twice.
 
-What is guaranteed: in one pass each example is delivered once, as long as the reading process lives and at least one
-worker does, and if `read_split` gives the same examples in the same order each time. Splits arrive in any order. A
-reading process that is started again begins its pass anew.
+In one pass each example is delivered once, as long as the reading process and at least one worker are alive, and if
+`read_split` always gives the same examples in the same order. Splits arrive in any order. A reading process that is
+started again starts a new pass.
 
-A service is started with TensorFlow alone: `tf.data.experimental.service.DispatchServer` on one machine, a
-`WorkerServer` on each that makes examples.
+TensorFlow can start such a service: `tf.data.experimental.service.DispatchServer` on one machine, and a `WorkerServer`
+on each machine that makes examples.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ import logging
 import os
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -42,19 +42,19 @@ def read_through_service(
     drop_remainder: bool = False,
     patience: float = 30.0,
 ) -> tf.data.Dataset:
-    """Batches of examples that tf.data service workers make; no example is lost when one of them dies.
+    """Read batches that tf.data service workers make; no example is lost if a worker dies.
 
     Args:
-        splits: What the work is divided by: file names or numbers. Many small ones divide it best.
-        read_split: Split → `tf.data.Dataset` of examples (dense tensors of one shape), always in the same order. It
-            runs on the workers, so it must be TensorFlow alone.
-        service: The dispatcher's address, `"grpc://host:port"`.
+        splits: The parts of the work, file names or numbers. Many small ones are divided most evenly.
+        read_split: Takes a split, gives a `tf.data.Dataset` of examples (dense tensors of one shape), always in the
+            same order. It runs on the workers, so it must consist of TensorFlow operations.
+        service: The address of the dispatcher, `"grpc://host:port"`.
         batch_size: The global batch size.
-        devices: Training processes among which the splits are dealt out; `fit` takes the result from
-            `devices.distribute(dataset, shard="none")`. `None`: this process reads them all.
-        drop_remainder: Leave out the last batch where it is not full.
-        patience: Seconds without a chunk after which the missing splits are asked for again. Doubles each time nothing
-            came; after three such times in a row it is an error.
+        devices: The training processes that share the splits; `fit` takes `devices.distribute(dataset, shard="none")`.
+            `None`: this process reads all splits.
+        drop_remainder: Whether to drop a last batch that is not full.
+        patience: Seconds without a chunk after which the missing splits are asked for again. It doubles each time
+            nothing came; after three such times in a row an error is raised.
 
     Example:
         >>> dataset = read_through_service(files, tf.data.TFRecordDataset, service=dispatcher.target, batch_size=32)
@@ -102,17 +102,17 @@ def read_examples_through_service(
     seed: int = 0,
     patience: float = 30.0,
 ) -> tf.data.Dataset:
-    """Endless batches of what `write_examples` wrote, read and parsed by a tf.data service; each example once a pass.
+    """Read what `write_examples` wrote through a tf.data service, without end; each example comes once per pass.
 
-    The batches are those of `read_examples`, in an order that depends on who is faster: a run that is started again
-    begins a new pass. Every worker of the service must see the directory under the same name.
+    The batches look like those of `read_examples`. Their order depends on which worker is faster, and a run that is
+    started again starts a new pass. Every worker of the service must find the directory under the same name.
 
     Args:
-        directory: Where the shards and their manifest are.
+        directory: The directory with the shards and their manifest.
         service, batch_size, devices, patience: As for `read_through_service`.
-        tokenizer: Whose vocabulary the examples must have.
-        shuffle_buffer: How many examples to choose among.
-        seed: Of that choice.
+        tokenizer: The tokenizer that the examples must have been made with.
+        shuffle_buffer: The number of examples to choose from.
+        seed: Seed of the shuffling.
 
     Example:
         ```python
@@ -124,7 +124,7 @@ def read_examples_through_service(
     # Fewer shards than training processes are read in several parts.
     parts = -(-(1 if devices is None else devices.num_workers) // len(paths))
 
-    def read_part(number):
+    def read_part(number: tf.Tensor) -> tf.data.Dataset:
         records = tf.data.TFRecordDataset(tf.gather(paths, number // parts)).shard(parts, number % parts)
         return records.batch(_PARSED_AT_ONCE).map(lambda batch: _pad(parse_examples(batch), length)).unbatch()
 
@@ -140,20 +140,20 @@ def read_examples_through_service(
     return batches.map(_unpad, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
-def _pad(batch, length):
-    """Ragged rows as dense ones, with their lengths: the ledger's chunks are dense."""
+def _pad(batch: dict[str, Any], length: int) -> dict[str, Any]:
+    """Make ragged rows dense and add their lengths, because chunks have to be dense."""
     ragged = {name: batch[name].to_tensor(shape=[None, length]) for name in ("token_ids", "segment_ids")}
     return {**batch, **ragged, "length": batch["token_ids"].row_lengths()}
 
 
-def _unpad(batch):
+def _unpad(batch: dict[str, Any]) -> dict[str, Any]:
     length = batch.pop("length")
     ragged = ("token_ids", "segment_ids")
     return {**batch, **{name: tf.RaggedTensor.from_tensor(batch[name], lengths=length) for name in ragged}}
 
 
 class Ledger:
-    """Which chunks of which splits have arrived.
+    """Keeps a list of the chunks that have arrived, by split.
 
     Example:
         >>> ledger = Ledger(2)
@@ -163,18 +163,18 @@ class Ledger:
         [1]
     """
 
-    def __init__(self, num_splits: int):
+    def __init__(self, num_splits: int) -> None:
         self.chunks = 0
         self._arrived: list[set[int]] = [set() for _ in range(num_splits)]
         self._expected: list[int | None] = [None] * num_splits
         self._missing = set(range(num_splits))
 
     def missing(self) -> list[int]:
-        """The splits that have not arrived in full."""
+        """The splits that have not arrived completely."""
         return sorted(self._missing)
 
-    def take(self, numbered_chunks, patience: float) -> Iterator[Any]:
-        """The new ones among chunks `(split, place, is_end, chunk)`, until all are there or none came for a while."""
+    def take(self, numbered_chunks: Iterable[tuple[Any, Any, Any, Any]], patience: float) -> Iterator[Any]:
+        """Yield the new ones of chunks `(split, place, is_end, chunk)`, until all have arrived or none came in time."""
         for split, place, is_end, chunk in _until_silence(numbered_chunks, patience):
             split, place = int(split), int(place)
             if split in self._missing and place not in self._arrived[split]:
@@ -192,10 +192,16 @@ class Ledger:
                 return
 
 
-def _ask(splits, indices, read_split, service, chunk_size):
-    """The chunks of some splits, numbered, from the workers; the last of a split is empty and tells their number."""
+def _ask(
+    splits: list[Any],
+    indices: list[int],
+    read_split: Callable[[tf.Tensor], tf.data.Dataset],
+    service: str,
+    chunk_size: int,
+) -> tf.data.Dataset:
+    """Ask the workers for some splits, in numbered chunks; the last one of a split is empty and marks its end."""
 
-    def number(index, split):
+    def number(index: tf.Tensor, split: tf.Tensor) -> tf.data.Dataset:
         chunks = read_split(split).batch(chunk_size)
         end = tf.data.Dataset.from_tensors(tf.nest.map_structure(_no_rows, chunks.element_spec))
         marked = chunks.map(lambda *c: (False, _one(c))).concatenate(end.map(lambda *c: (True, _one(c))))
@@ -208,35 +214,35 @@ def _ask(splits, indices, read_split, service, chunk_size):
     )
 
 
-def _tensor(splits):
+def _tensor(splits: list[Any]) -> tf.Tensor:
     return tf.constant(splits, tf.string if isinstance(splits[0], str) else tf.int64)
 
 
-def _no_rows(spec):
+def _no_rows(spec: tf.TensorSpec) -> tf.Tensor:
     return tf.zeros([0, *(extent or 0 for extent in spec.shape[1:])], spec.dtype)
 
 
-def _one(components):
-    """What `map` spread over its arguments, as the one element that it was."""
+def _one(components: tuple[Any, ...]) -> Any:
+    """The element whose components `map` passed as arguments."""
     return components[0] if len(components) == 1 else components
 
 
-def _until_silence(elements, patience):
-    """Elements as they come, until they end or none comes for `patience` seconds.
+def _until_silence(elements: Iterable[Any], patience: float) -> Iterator[Any]:
+    """Yield elements as they come, until they end or none comes for `patience` seconds.
 
-    They are read in a thread, because a reader that waits for a dead worker cannot be called back; that thread is left
-    behind then, one for each pass. It costs next to nothing and does not keep the process from ending.
+    They are read in a thread, because a reader that waits for a dead worker cannot be stopped. Such a thread stays
+    behind, at most one per request. It does not keep the process from ending.
     """
-    arrived: queue.Queue = queue.Queue(maxsize=8)
+    arrived: queue.Queue[Any] = queue.Queue(maxsize=8)
     stopped = threading.Event()
 
-    def put(item):
+    def put(item: Any) -> None:
         while not stopped.is_set():
             with contextlib.suppress(queue.Full):
                 arrived.put(item, timeout=0.1)
                 return
 
-    def read():
+    def read() -> None:
         try:
             for element in elements:
                 put(element)

@@ -1,7 +1,7 @@
-"""A trained model of few blocks → one of more blocks that goes on from it, optimizer included.
+"""Copies a pretraining model into one with more blocks, together with the state of its optimizer.
 
-Takes two compiled pretraining models that differ in their number of blocks. The blocks of the larger one are those of
-the smaller, again and again (Gong et al. 2019): 0 1 → 0 1 0 1. Early steps on few blocks are cheap.
+Takes two compiled models that differ in their number of blocks. The larger one repeats the blocks of the smaller one
+(Gong et al. 2019): 0 1 becomes 0 1 0 1. This saves time because early steps run on few blocks.
 """
 
 import re
@@ -16,16 +16,16 @@ _BLOCK = re.compile(r"^block_(\d+)/")
 
 
 def stack_blocks(small: keras.Model, large: keras.Model) -> None:
-    """Give a compiled model the weights and the optimizer's state of one with fewer blocks, whose blocks it repeats.
+    """Copy weights and optimizer state from a compiled model into one that repeats its blocks.
 
     Args:
-        small: The model to go on from.
-        large: The same with more blocks, a multiple of them.
+        small: The model to copy.
+        large: The same model with more blocks, a multiple of those of `small`.
 
     Example:
         ```python
         stack_blocks(two_blocks, four_blocks)
-        four_blocks.fit(batches)  # goes on at the step, with the moments, of the other
+        four_blocks.fit(batches)  # continues at the same step, with the same moments
         ```
     """
     few, many = (encoder_config(model).num_layers for model in (small, large))
@@ -45,11 +45,11 @@ def stack_blocks(small: keras.Model, large: keras.Model) -> None:
             ours[index].assign(to_numpy(theirs[source]))
 
 
-def _origin(path, few):
-    """The path in the smaller model of what a weight of the larger one begins as."""
+def _origin(path: str, few: int) -> str:
+    """The path in the smaller model of the weight that is copied to a path of the larger one."""
     return _BLOCK.sub(lambda match: f"block_{int(match[1]) % few}/", path)
 
 
 def _inner(optimizer: Any) -> Any:
-    """The optimizer itself, where float16's loss scaling is wrapped around it."""
+    """The optimizer itself, without the wrapper that scales the loss for float16."""
     return getattr(optimizer, "inner_optimizer", optimizer)

@@ -1,11 +1,12 @@
-"""The model that learns from masked batches: an encoder with the MLM and the NSP head, their losses and metrics.
+"""Builds the pretraining model: an encoder with the MLM and the NSP head, their losses and metrics.
 
-Takes the batches of `masking.py`, gives a functional Keras model, compiled on request: L = L_MLM + L_NSP. A room of its
-own because in pretraining the MLM head looks at the masked positions alone; over all tokens, its product with the
-vocabulary would cost more than the encoder.
+Takes the batches of `masking.py`, gives a functional Keras model with the loss L = L_MLM + L_NSP. The MLM head is
+applied at the masked positions only: at all positions, its product with the vocabulary would cost more than the
+encoder.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -24,19 +25,21 @@ from keras_bert.pretraining.sampled_softmax import (
 )
 from keras_bert.training.training_model import TrainingModel
 
-MAX_EXAMPLES = 16  # of a packed row
+MAX_EXAMPLES = 16  # of a shared row
 
 # === Layers ===
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class GatherPositions(keras.layers.Layer):
-    """The vectors at some positions: `[B, T, H]` and `[B, M]` → `[B, M, H]`."""
+    """Takes vectors `[B, T, H]` and positions `[B, M]`, gives the vectors there, `[B, M, H]`."""
 
-    def call(self, vectors, positions):
+    def call(self, vectors: Any, positions: Any) -> Any:
         return ops.take_along_axis(vectors, positions[:, :, None], axis=1)
 
-    def compute_output_shape(self, vectors_shape, positions_shape):
+    def compute_output_shape(
+        self, vectors_shape: tuple[int | None, ...], positions_shape: tuple[int | None, ...]
+    ) -> tuple[int | None, ...]:
         return (*positions_shape, vectors_shape[-1])
 
 
@@ -51,28 +54,30 @@ def pretraining_model(
     packed: bool = False,
     max_examples: int = MAX_EXAMPLES,
     negatives: int | None = None,
-    token_counts: Sequence[int] | None = None,
+    token_counts: Sequence[int] | np.ndarray | None = None,
     encoder: keras.Model | None = None,
     initial: str | NeighbourHeads = "random",
     seed: int | None = None,
     model_class: type[keras.Model] = keras.Model,
 ) -> keras.Model:
-    """A BERT to pretrain: takes a masked batch, gives `mlm_logits [B, M, V]` and `nsp_logits [B, 2]`.
+    """Build a BERT for pretraining: takes a masked batch, gives `mlm_logits [B, M, V]` and `nsp_logits [B, 2]`.
 
     Args:
-        config: Sizes. Ignored where `encoder` is given.
+        config: The sizes of the model. Ignored if `encoder` is given.
         max_predictions: M, as in the masking.
-        next_sentence: Whether there is an NSP head; without one it is a RoBERTa-style masked LM.
+        next_sentence: Whether there is an NSP head; without it the model is a masked LM as in RoBERTa.
         packed: Whether a row holds several examples (`pretraining/shared_rows.py`); `nsp_logits` are `[B, E, 2]` then.
-        max_examples: E, as in the packing.
-        negatives: K: in training, tell each masked token from K drawn ones instead of from all; for vocabularies of
-            100,000 and more. The model then takes `masked_ids` too; see `sampled_softmax.py`. `None`: full softmax.
-        token_counts: How often each id occurs in the text (`count_tokens`). The MLM bias then begins with the logarithm
-            of their shares, which it would have to learn first; and negatives are drawn by them, else by Zipf's law.
-        encoder: An encoder to go on training, itself `packed` where this is; `None` makes a new one.
-        initial: Weights of a new one, as for `bert_encoder`.
+        max_examples: E, as for `pack_rows`.
+        negatives: K: in training, compare each masked token with K sampled ones instead of the whole vocabulary; useful
+            for vocabularies of 100,000 and more. The model then also takes `masked_ids`; see `sampled_softmax.py`.
+            `None`: full softmax.
+        token_counts: How often each id occurs in the text (`count_tokens`). The MLM bias then starts with the logarithm
+            of their shares, which it would otherwise have to learn first. Negatives are sampled by these counts, or
+            by Zipf's law without them.
+        encoder: An encoder to train further, made with the same `packed`; `None` makes a new one.
+        initial: The weights of a new encoder, as for `bert_encoder`.
         seed: Seed of the initial weights and of dropout.
-        model_class: The class of the model, for those with a training step of their own.
+        model_class: The class of the model, for a custom training step.
 
     Example:
         >>> model = pretraining_model(BertConfig.preset("tiny", vocabulary_size=100), max_predictions=4)
@@ -81,10 +86,10 @@ def pretraining_model(
     """
     if encoder is None:
         if config is None:
-            raise ValueError("config=None: expected the sizes of an encoder, or encoder=… with one that is there.")
+            raise ValueError("config=None; expected a BertConfig, or an existing encoder as encoder=….")
         encoder = bert_encoder(config, packed=packed, initial=initial, seed=seed)
     if isinstance(encoder.get_layer("padding_bias"), PackedBias) != packed:
-        raise ValueError(f"The encoder was not made with packed={packed}; make it by bert_encoder(…, packed={packed}).")
+        raise ValueError(f"The encoder was not made with packed={packed}; use bert_encoder(…, packed={packed}).")
     inputs = dict(encoder.input)
     positions = keras.Input((max_predictions,), dtype="int32", name="masked_positions")
     vectors = GatherPositions(name="masked_vectors")(encoder.output["sequence_output"], positions)
@@ -102,13 +107,13 @@ def pretraining_model(
         outputs["nsp_logits"] = next_sentence_logits(encoder, pooled, seed=seed)
     model = model_class({**inputs, "masked_positions": positions}, outputs, name="pretraining")
     if token_counts is not None:
-        counts = np.asarray(token_counts, "float64") + 1  # what never occurs is rare, not impossible
+        counts = np.asarray(token_counts, "float64") + 1  # a token that never occurs is rare, not impossible
         model.get_layer("mlm_bias").bias.assign(np.log(counts / counts.sum()))
     return model
 
 
-def losses_and_metrics(model: keras.Model) -> dict:
-    """What `compile` needs: the loss of each head, and accuracy and perplexity over the masked tokens alone.
+def losses_and_metrics(model: keras.Model) -> dict[str, Any]:
+    """The arguments of `compile`: the loss of each head, and accuracy and perplexity of the masked tokens.
 
     Example:
         ```python
@@ -117,7 +122,7 @@ def losses_and_metrics(model: keras.Model) -> dict:
     """
     losses = {"mlm_logits": _cross_entropy("mlm_loss")}
     metrics = {"mlm_logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), Perplexity(name="perplexity")]}
-    if "masked_ids" in model.input:  # sampled softmax: in training, other classes than in evaluation
+    if "masked_ids" in model.input:  # sampled softmax: the classes in training are not those in evaluation
         size = encoder_config(model).vocabulary_size
         losses["mlm_logits"] = SampledCrossEntropy(size, name="mlm_loss")
         metrics["mlm_logits"] = [SampledAccuracy(size, name="accuracy"), SampledPerplexity(size, name="perplexity")]
@@ -127,43 +132,45 @@ def losses_and_metrics(model: keras.Model) -> dict:
     return {"loss": losses, "weighted_metrics": metrics}
 
 
-def _cross_entropy(name):
-    # Divided by the sum of the weights, as BERT does: a row with few masked tokens counts by those.
+def _cross_entropy(name: str) -> keras.losses.Loss:
+    # Divided by the sum of the weights, as in BERT, so that every masked token counts the same.
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight", name=name)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class Perplexity(keras.metrics.MeanMetricWrapper):
-    """exp of the mean cross-entropy over all weighted tokens so far."""
+    """The exponential of the mean cross-entropy of all weighted tokens so far."""
 
-    def __init__(self, name="perplexity", dtype=None):
+    def __init__(self, name: str = "perplexity", dtype: Any = None) -> None:
         super().__init__(_token_cross_entropy, name=name, dtype=dtype)
 
-    def result(self):
+    def result(self) -> Any:
         return ops.exp(super().result())
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "dtype": self.dtype}
 
 
-def _token_cross_entropy(ids, logits):
+def _token_cross_entropy(ids: Any, logits: Any) -> Any:
     return keras.losses.sparse_categorical_crossentropy(ids, logits, from_logits=True)
 
 
-def features_and_labels(batch: dict, *, next_sentence: bool = True, sampled: bool = False):
-    """A masked batch as `fit` takes it: `(inputs, labels, sample_weights)`.
+def features_and_labels(
+    batch: dict[str, Any], *, next_sentence: bool = True, sampled: bool = False
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Split a masked batch into `(inputs, labels, sample_weights)` for `fit`.
 
     Args:
-        batch: What `mask_batches` gives.
+        batch: A batch of `mask_batches`.
         next_sentence: As for the model.
-        sampled: Whether the model has `negatives`, and so takes `masked_ids`.
+        sampled: Whether the model was built with `negatives` and takes `masked_ids`.
 
     Example:
         ```python
-        data = mask_batches(packed, masking, seed=1).map(features_and_labels)
+        data = mask_batches(batches, masking, seed=1).map(features_and_labels)
         ```
     """
-    import tensorflow as tf  # late: the model alone runs on JAX without TensorFlow
+    import tensorflow as tf  # here, because the model itself runs on JAX without TensorFlow
 
     names = ["token_ids", "segment_ids", "padding_mask", "masked_positions"]
     names += ["masked_ids"] if sampled else []
@@ -171,14 +178,14 @@ def features_and_labels(batch: dict, *, next_sentence: bool = True, sampled: boo
     if next_sentence:
         labels["nsp_logits"] = batch["next_sentence_label"]
         weights["nsp_logits"] = tf.ones_like(batch["next_sentence_label"], tf.float32)
-        if "example_starts" in batch:  # packed rows
+        if "example_starts" in batch:  # shared rows
             names.append("example_starts")
             weights["nsp_logits"] = batch["next_sentence_weight"]
     return {name: batch[name] for name in names}, labels, weights
 
 
 def pretrained_encoder(model: keras.Model, *, return_attentions: bool = False) -> keras.Model:
-    """A plain encoder that shares the weights of a pretraining model, ready for `save_pretrained` or a task.
+    """Make a plain encoder with the weights of a pretraining model, for `save_pretrained` or a task.
 
     Example:
         ```python
@@ -187,13 +194,13 @@ def pretrained_encoder(model: keras.Model, *, return_attentions: bool = False) -
     """
     config = encoder_config(model)
     encoder = bert_encoder(config, return_attentions=return_attentions)
-    copy_weights(model, encoder, allow_missing=True)  # without next sentences there is no pooler
+    copy_weights(model, encoder, allow_missing=True)  # a model without NSP has no pooler
     return encoder
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class TokenCountingModel(TrainingModel):
-    """A `TrainingModel` whose logs have `tokens`: how many the epoch has read so far.
+    """A `TrainingModel` whose logs have `tokens`, the number of tokens read in the epoch so far.
 
     Example:
         ```python
@@ -201,11 +208,11 @@ class TokenCountingModel(TrainingModel):
         ```
     """
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.token_count = keras.metrics.Sum(name="tokens")
 
-    def compute_metrics(self, x, y, y_pred, sample_weight=None):
-        """As `keras.Model.compute_metrics`, and counts."""
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Do what `keras.Model.compute_metrics` does, and count tokens."""
         self.token_count.update_state(ops.cast(x["padding_mask"] > 0, "float32"))
         return super().compute_metrics(x, y, y_pred, sample_weight)

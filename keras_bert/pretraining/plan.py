@@ -1,7 +1,7 @@
-"""How to pretrain, as frozen values: a plan for one run, and phases, each with a plan.
+"""The settings of pretraining, as frozen dataclasses: a plan for one run, and phases, each with a plan.
 
-Takes numbers and names, checks what can be checked without a model, and is written beside the run as `plan.json`. A
-room of its own because the input, the model, the records and the command line all read it.
+A plan checks its values as far as that is possible without a model. It is written into the directory of the run as
+`plan.json`.
 """
 
 import itertools

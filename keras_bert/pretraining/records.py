@@ -1,9 +1,8 @@
-"""What a pretraining run leaves behind beside its model: its plan, its history, TensorBoard's scalars, a NaN's batches.
+"""Writes the records of a pretraining run: plan, history, TensorBoard scalars, and the batches of a NaN loss.
 
-Takes the logs of `fit`, gives files in the run's directory: `plan.json`, `history.jsonl` (a line for every saved
-state), `logs/` and, if it comes to that, `nan-batches.npz`. A room of its own because the records of a run that was
-killed and started again must be those of a run that was not: what was written too much is cut off, nothing stands
-there twice.
+Takes the logs of `fit`, gives files in the directory of the run: `plan.json`, `history.jsonl` (one line for every saved
+state), `logs/` and, after a NaN loss, `nan-batches.npz`. A run that was killed and started again has the same records
+as an uninterrupted one: lines after the last saved state are removed.
 """
 
 import contextlib
@@ -32,13 +31,13 @@ HISTORY, PLAN, LOGS = "history.jsonl", "plan.json", "logs"
 class RecordHistory(keras.callbacks.Callback):
     """Writes the numbers of every epoch to `history.jsonl`, and to `logs/` for TensorBoard.
 
-    Beside the losses and metrics: `learning_rate`, `tokens` (real ones, read in the epoch), `seconds` (of training) and
-    `tokens_per_second`, in which the compilation of the first step does not count.
+    Besides losses and metrics these are `learning_rate`, `tokens` (read in the epoch, without padding), `seconds` (of
+    training) and `tokens_per_second` (without the compilation of the first step).
 
     Args:
         directory: The run's directory.
-        steps_per_epoch: What `fit` gets.
-        start: The step at which this start of the run begins; later lines are cut off.
+        steps_per_epoch: As for `fit`.
+        start: The step at which training continues; later lines are removed.
 
     Example:
         ```python
@@ -46,34 +45,35 @@ class RecordHistory(keras.callbacks.Callback):
         ```
     """
 
-    def __init__(self, directory: str | os.PathLike, *, steps_per_epoch: int, start: int = 0):
+    def __init__(self, directory: str | os.PathLike, *, steps_per_epoch: int, start: int = 0) -> None:
         super().__init__()
         self.directory, self.steps_per_epoch, self.start = Path(directory), steps_per_epoch, start
-        self.scalars = None
+        self.scalars: ScalarFile
         self.compiled = False
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         path = self.directory / HISTORY
         with explained_write(path):
             self.directory.mkdir(parents=True, exist_ok=True)
             rows = [row for row in _rows(path) if row["step"] <= self.start]
             write_whole(path, "".join(json.dumps(row) + "\n" for row in rows))
-            shutil.rmtree(self.directory / LOGS, ignore_errors=True)  # written anew, so that nothing is there twice
+            shutil.rmtree(self.directory / LOGS, ignore_errors=True)  # written again below, without duplicates
             self.scalars = ScalarFile(self.directory / LOGS)
             for row in rows:
                 self.scalars.write(row)
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.began = self.counted_from = self.ended = time.monotonic()
         self.counted_share = 1.0  # of the epoch's steps: those after the compilation
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.ended = time.monotonic()
         if not self.compiled and batch + 1 < self.steps_per_epoch:
             self.counted_from, self.counted_share = self.ended, 1 - (batch + 1) / self.steps_per_epoch
         self.compiled = True
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        logs = logs or {}
         numbers = {self._full_name(name): float(value) for name, value in logs.items() if name != "val_tokens"}
         row = {"step": (epoch + 1) * self.steps_per_epoch, **numbers}
         row["learning_rate"] = float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
@@ -88,8 +88,8 @@ class RecordHistory(keras.callbacks.Callback):
                 file.write(json.dumps(row) + "\n")
             self.scalars.write(row)
 
-    def _full_name(self, name):
-        """Keras leaves out the output's name where a model has one output alone: the masked LM without NSP."""
+    def _full_name(self, name: str) -> str:
+        """Add the name of the output, which Keras leaves out if a model has only one (the masked LM without NSP)."""
         measured = name.removeprefix("val_")
         if len(self.model.output) > 1 or measured not in ("accuracy", "perplexity"):
             return name
@@ -97,7 +97,7 @@ class RecordHistory(keras.callbacks.Callback):
 
 
 def read_history(path: str | os.PathLike) -> dict[str, list[float]]:
-    """The columns of a `history.jsonl`, whose last line may be half written.
+    """Read the columns of a `history.jsonl`; an incomplete last line is skipped.
 
     Example:
         ```python
@@ -109,13 +109,13 @@ def read_history(path: str | os.PathLike) -> dict[str, list[float]]:
     return {name: [row.get(name, float("nan")) for row in rows] for name in names}
 
 
-def _rows(path):
+def _rows(path: Path) -> list[dict[str, Any]]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines if line.endswith("}")]  # a killed run may leave half a line
+    return [json.loads(line) for line in lines if line.endswith("}")]  # a killed run may leave an incomplete line
 
 
 class ScalarFile:
-    """An event file that TensorBoard reads. `tf.summary.scalar` would need TensorBoard installed; this does not.
+    """Writes an event file for TensorBoard. Unlike `tf.summary.scalar`, it does not need TensorBoard installed.
 
     Example:
         ```python
@@ -123,20 +123,20 @@ class ScalarFile:
         ```
     """
 
-    def __init__(self, directory: str | os.PathLike):
+    def __init__(self, directory: str | os.PathLike) -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{os.getpid()}"
         self.writer = tf.io.TFRecordWriter(os.fspath(Path(directory) / name))
         self._write(tf.compat.v1.Event(wall_time=time.time(), file_version="brain.Event:2"))
 
     def write(self, row: dict[str, float]) -> None:
-        """All numbers of a row, at its `step`."""
+        """Write all numbers of a row, at its `step`."""
         names = [name for name in row if name != "step"]
         values = [tf.compat.v1.Summary.Value(tag=name, simple_value=row[name]) for name in names]
         summary = tf.compat.v1.Summary(value=values)
         self._write(tf.compat.v1.Event(wall_time=time.time(), step=int(row["step"]), summary=summary))
 
-    def _write(self, event):
+    def _write(self, event: Any) -> None:
         self.writer.write(event.SerializeToString())
         self.writer.flush()
 
@@ -144,7 +144,7 @@ class ScalarFile:
 # === Plan ===
 
 
-# What version 0.1.0 did where its plan did not say otherwise.
+# The defaults of version 0.1.0.
 _OLD_DEFAULTS: dict[str, Any] = {
     "learning_rate": 1e-4,
     "beta_2": 0.999,
@@ -156,11 +156,11 @@ _OLD_DEFAULTS: dict[str, Any] = {
 
 
 def keep_old_defaults(plan: PretrainingPlan, directory: str | os.PathLike) -> PretrainingPlan:
-    """The plan with which a run of version 0.1.0 goes on as it began: that version's defaults for what it leaves open.
+    """Use the defaults of version 0.1.0 if a run was begun with it, so that the run continues as it began.
 
     Args:
-        plan: What the run is started with now.
-        directory: The run's directory; without a `plan.json` of that version the plan stays as it is.
+        plan: The plan that the run is started with now.
+        directory: The directory of the run; without a `plan.json` of that version the plan is returned unchanged.
     """
     before = _read_plan(directory)
     if not before or "mask_rate" in before:
@@ -170,21 +170,21 @@ def keep_old_defaults(plan: PretrainingPlan, directory: str | os.PathLike) -> Pr
     return dataclasses.replace(plan, **unsaid)
 
 
-def _read_plan(directory):
+def _read_plan(directory: str | os.PathLike) -> dict[str, Any]:
     path = Path(directory) / PLAN
     return json.loads(path.read_text(encoding="utf-8")).get("plan", {}) if path.exists() else {}
 
 
 def write_plan(directory: str | os.PathLike, record: dict[str, Any]) -> None:
-    """Write how a run is done; where the directory has another plan, warn of what is different from now on.
+    """Write the plan of a run; warn of differences if the directory already has a plan.
 
     Args:
         directory: The run's directory.
-        record: The plan's fields under `"plan"`, and anything else that is worth knowing.
+        record: The fields of the plan under `"plan"`, and other facts about the run.
     """
     path = Path(directory) / PLAN
     before = _read_plan(directory)
-    now = json.loads(json.dumps(record["plan"]))  # as it is read: a tuple is a list
+    now = json.loads(json.dumps(record["plan"]))  # as JSON reads it: a tuple becomes a list
     changes = [
         f"{name} was {before[name]!r}, is {now[name]!r}" for name in now if before.get(name, now[name]) != now[name]
     ]
@@ -199,7 +199,7 @@ def write_plan(directory: str | os.PathLike, record: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def explained_write(path: Path) -> Iterator[None]:
-    """Say what a failed write means for the run."""
+    """Explain in an error what a failed write means for the run."""
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
@@ -213,43 +213,43 @@ def explained_write(path: Path) -> Iterator[None]:
 
 
 class StopOnNaN(keras.callbacks.Callback):
-    """Stops at the first loss that is no number, and saves its batch for a look. The last good state stays.
+    """Stops at the first loss that is not a finite number, and saves its batch. The last good state is kept.
 
-    Where several steps run in one execution, the batches of all of them are saved, for any of them may be the one.
+    If several steps run in one execution, the batches of all of them are saved, because any may be the cause.
 
     Args:
         directory: The run's directory.
-        batches_from: Step → the batches from there on, as `training_batches` gives them.
-        steps_per_epoch: What `fit` gets.
+        batches_from: Takes a step, gives the batches from there on, as `training_batches` does.
+        steps_per_epoch: As for `fit`.
     """
 
     def __init__(
         self, directory: str | os.PathLike, batches_from: Callable[[int], tf.data.Dataset], *, steps_per_epoch: int
-    ):
+    ) -> None:
         super().__init__()
         self.directory, self.batches_from, self.steps_per_epoch = Path(directory), batches_from, steps_per_epoch
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.before = self.good = epoch * self.steps_per_epoch
 
-    def on_train_batch_end(self, batch, logs=None):
-        step = self.before + batch + 1
-        if np.isfinite(logs["loss"]):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        step, loss = self.before + batch + 1, (logs or {})["loss"]
+        if np.isfinite(loss):
             self.good = step
             return
-        batches = list(self.batches_from(self.good).take(step - self.good))  # drawn again, by seed and step
-        arrays = {
+        batches = list(self.batches_from(self.good).take(step - self.good))  # made again from seed and step
+        arrays: dict[str, Any] = {
             name: np.stack([{**inputs, **labels}[name] for inputs, labels, _ in batches]) for name in _names(batches)
         }
         path = self.directory / "nan-batches.npz"
         np.savez(path, step=np.arange(self.good + 1, step + 1), **arrays)
         where = f"step {step}" if step == self.good + 1 else f"one of the steps {self.good + 1} to {step}"
         raise FloatingPointError(
-            f"The loss at {where} is {logs['loss']}; what was read there is in {path}. Start again from the last good "
+            f"The loss at {where} is {loss}; what was read there is in {path}. Start again from the last good "
             "state with a lower learning rate."
         )
 
 
-def _names(batches):
+def _names(batches: list[tuple[dict[str, Any], dict[str, Any], Any]]) -> list[str]:
     inputs, labels, _ = batches[0]
     return [*inputs, *labels]

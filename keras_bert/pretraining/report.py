@@ -1,7 +1,7 @@
-"""The records of a pretraining run → pictures: PNG plots, and one `report.html` that shows them with the plan.
+"""Draws the records of a pretraining run: PNG plots, and one `report.html` that shows them with the plan.
 
-Takes a run's directory (with phases or without), gives files in it that need nothing else to be looked at. A room of
-its own because it alone draws, and because it works on finished, running and killed runs alike: it reads their files.
+Takes the directory of a run, with or without phases, and writes files into it that can be viewed on their own. It only
+reads files, so it works on finished, running and killed runs.
 """
 
 import base64
@@ -16,7 +16,7 @@ from keras_bert.pretraining.records import HISTORY, PLAN, read_history
 PLOTS, REPORT = "plots", "report.html"
 
 _TRAINING, _VALIDATION, _GREY = "#1f6f8b", "#d9822b", "#6b7280"
-# File name, title, column, and how its numbers are written.
+# File name, title, column, and the format of its numbers.
 _PICTURES = (
     ("loss", "Loss", "loss", "{:.2f}"),
     ("mlm_accuracy", "Masked tokens guessed right", "mlm_logits_accuracy", "{:.1%}"),
@@ -27,10 +27,10 @@ _TABLE_ROWS = 40
 
 
 def write_report(directory: str | os.PathLike) -> Path:
-    """Draw what a pretraining run has done so far; gives the path of its `report.html`.
+    """Draw the progress of a pretraining run so far; return the path of its `report.html`.
 
     Args:
-        directory: What `pretrain` or `pretrain_in_phases` got as `output`.
+        directory: The `output` of `pretrain` or `pretrain_in_phases`.
 
     Example:
         ```python
@@ -46,7 +46,7 @@ def write_report(directory: str | os.PathLike) -> Path:
 
 
 def read_phases(directory: Path) -> list[dict[str, Any]]:
-    """For each phase its `plan` and `history`, whose steps count on from one phase to the next."""
+    """Read the `plan` and `history` of each phase; steps are counted across phases."""
     places = sorted((path.parent for path in directory.glob(f"phase-*/{HISTORY}")), key=_phase_number)
     places = places or [directory]
     phases, before = [], 0
@@ -64,27 +64,28 @@ def read_phases(directory: Path) -> list[dict[str, Any]]:
     return phases
 
 
-def _phase_number(path):
+def _phase_number(path: Path) -> int:
     return int(path.name.removeprefix("phase-"))
 
 
 # === Plots ===
 
 
-def _draw(directory, phases):
-    """The PNG files, by title."""
+def _draw(directory: Path, phases: list[dict[str, Any]]) -> dict[str, Path]:
+    """Draw the PNG files; return their paths by title."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError('Plots need matplotlib; install it by pip install "keras-bert-edge[plots]".') from error
+        raise ImportError('Plots need matplotlib; install it with pip install "keras-bert-edge[plots]".') from error
     directory.mkdir(parents=True, exist_ok=True)
     paths = {}
     for name, title, column, form in _PICTURES:
         if not any(column in phase["history"] for phase in phases):
             continue
         figure = Figure(figsize=(6.4, 3.8), dpi=150, layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.12)
+        engine: Any = figure.get_layout_engine()  # the constrained one, which has these settings
+        engine.set(w_pad=0.12, h_pad=0.12)
         FigureCanvasAgg(figure)  # no window, no global state
         _draw_curves(figure.add_subplot(), phases, title, column, form)
         paths[title] = directory / f"{name}.png"
@@ -92,7 +93,7 @@ def _draw(directory, phases):
     return paths
 
 
-def _draw_curves(axes, phases, title, column, form):
+def _draw_curves(axes: Any, phases: list[dict[str, Any]], title: str, column: str, form: str) -> None:
     for key, color, label in ((column, _TRAINING, "training"), (f"val_{column}", _VALIDATION, "validation")):
         curves = [(phase["history"]["step"], phase["history"][key]) for phase in phases if key in phase["history"]]
         for number, (steps, values) in enumerate(curves):
@@ -108,8 +109,8 @@ def _draw_curves(axes, phases, title, column, form):
     _draw_borders(axes, phases)
 
 
-def _nudge(phases, column, key):
-    """How far up a curve's last number is written: two curves often end at the same height."""
+def _nudge(phases: list[dict[str, Any]], column: str, key: str) -> int:
+    """How far to move a curve's last number up or down, because two curves often end at the same height."""
     history = phases[-1]["history"]
     if f"val_{column}" not in history or column not in history:
         return 0
@@ -117,8 +118,8 @@ def _nudge(phases, column, key):
     return 7 if (key == column) == training_is_higher else -7
 
 
-def _draw_borders(axes, phases):
-    """A line where a phase begins, with the length of its rows."""
+def _draw_borders(axes: Any, phases: list[dict[str, Any]]) -> None:
+    """Draw a line where a phase begins, with the length of its rows."""
     if len(phases) < 2:
         return
     for phase in phases:
@@ -130,7 +131,7 @@ def _draw_borders(axes, phases):
         axes.annotate(f"{length} tokens", place, xycoords=("data", "axes fraction"), **style)
 
 
-def _tidy(axes, title, form):
+def _tidy(axes: Any, title: str, form: str) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     axes.set_title(title, loc="left", fontsize=12, fontweight="bold", color="#111827")
@@ -167,7 +168,7 @@ th { color: #6b7280; font-weight: 600; } th:first-child, td:first-child { text-a
 """
 
 
-def _page(name, phases, plots):
+def _page(name: str, phases: list[dict[str, Any]], plots: dict[str, Path]) -> str:
     images = "".join(f'<img alt="{html.escape(title)}" src="{_as_data(path)}">' for title, path in plots.items())
     last = phases[-1]["history"]
     tokens = sum(sum(phase["history"].get("tokens", ())) for phase in phases)
@@ -183,17 +184,17 @@ def _page(name, phases, plots):
     )
 
 
-def _as_data(path):
+def _as_data(path: Path) -> str:
     return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode("ascii")
 
 
-def _as_time(seconds):
+def _as_time(seconds: float) -> str:
     hours, minutes = divmod(round(seconds / 60), 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
 
 
-def _history_table(phases):
-    """Head and rows: all lines of the history, or evenly chosen ones where there are many; the last is always there."""
+def _history_table(phases: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: all lines of the history, or every nth one if there are many; always with the last one."""
     names = list(dict.fromkeys(name for phase in phases for name in phase["history"]))
     histories = [phase["history"] for phase in phases]
     rows = [[h.get(n, [None] * len(h["step"]))[i] for n in names] for h in histories for i in range(len(h["step"]))]
@@ -202,15 +203,15 @@ def _history_table(phases):
     return head, [[_as_number(value) for value in row] for row in rows[::-1][::stride][::-1]]
 
 
-def _plan_table(phases):
+def _plan_table(phases: list[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
     columns = [_flat(phase["plan"]) for phase in phases]
     names = list(dict.fromkeys(name for column in columns for name in column))
     head = ["", *(f"phase {number}" for number, _ in enumerate(phases, start=1))] if len(phases) > 1 else ["", ""]
     return head, [[name, *(_as_number(column.get(name)) for column in columns)] for name in names]
 
 
-def _flat(record):
-    values = {}
+def _flat(record: dict[str, Any]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
     for group, value in record.items():
         values |= (
             {f"{group}: {name}": item for name, item in value.items()} if isinstance(value, dict) else {group: value}
@@ -218,7 +219,7 @@ def _flat(record):
     return values
 
 
-def _as_number(value):
+def _as_number(value: Any) -> str:
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return "" if value is None else str(value)
     if isinstance(value, (list, tuple, dict)):
@@ -228,8 +229,8 @@ def _as_number(value):
     return f"{value:.4g}" if abs(value) < 0.01 else f"{value:,.4f}" if abs(value) < 100 else f"{value:,.1f}"
 
 
-def _table(head, rows):
-    def line(cells, tag):
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    def line(cells: list[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
     body = "\n".join(line(row, "td") for row in rows)

@@ -1,8 +1,8 @@
-"""Shards of examples → a pretrained model: one call that trains, and that can be killed and started again.
+"""Pretrains a model on shards of examples, in a run that can be killed and resumed.
 
-Takes what `pretraining/corpus.py` wrote, gives a model directory with the encoder and both heads, and a history of
-losses. A room of its own because this is where the others meet: input, model, optimizer, devices, state and records. A
-second phase on longer rows is a second run that starts from the first one's model.
+Takes what `pretraining/corpus/writing.py` wrote, gives a model directory with the encoder and both heads, and a history
+of losses. It connects input, model, optimizer, devices, saved states and records. A second phase on longer rows is a
+second run that starts from the model of the first.
 """
 
 import functools

@@ -1,18 +1,18 @@
-"""The MLM head for large vocabularies: in training, the truth is told from K drawn tokens instead of from all.
+"""An MLM head for large vocabularies: in training, it compares the true token with K sampled ones instead of all.
 
-Takes the vectors at the masked positions and what stood there, gives `mlm_logits`: `[B, M, 1 + K]` in training, with
-the truth first, and the plain `[B, M, V]` else, so that validation measures the real softmax. Same weights under the
-same names as the full head. A room of its own because drawing needs a design: which tokens, how often, and what that
-does to the loss.
+Takes the vectors at the masked positions and the true ids, gives `mlm_logits`. In training these are `[B, M, 1 + K]`,
+with the true token first; otherwise they are the full `[B, M, V]`, so that validation uses the real softmax. The
+weights have the same names as those of the full head.
 
-The design. Softmax divides by Z = Σ exp(logit), over the vocabulary. Here Z is estimated from negatives that all masked
-tokens of a batch share: Z ≈ exp(truth) + Σ exp(negative) / expected count. It is right on average for any distribution
-of the negatives, and close in each batch where likely tokens are drawn surely. So the heaviest tokens are in every
-batch, and the others are drawn one from each of many strata of equal weight, hence hardly ever twice.
+Softmax divides by Z = Σ exp(logit), over the vocabulary. Here Z is estimated from negatives that all masked tokens of a
+batch share: Z ≈ exp(true) + Σ exp(negative) / expected count. The estimate is unbiased for any distribution of the
+negatives, and it is close in each batch if likely tokens are always included. So the tokens of greatest weight are in
+every batch. The others are sampled one from each of many strata of equal weight, so they rarely appear twice.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,16 +21,18 @@ from keras import ops
 from keras_bert.model.encoder import encoder_config
 from keras_bert.model.heads import MaskedLMTransform, OutputBias
 
-_HIDDEN = -1e9  # the logit of a negative that is the truth: exp gives 0
+_HIDDEN = -1e9  # the logit of a negative that is the true token: exp gives 0
 _SMOOTHING = 0.75  # power of the counts, as in word2vec
-_LEAST_SHARE = 1e-3  # of the average weight: bounds how much a rare token that is drawn can count
-_WIDTH = 1 << 30  # all strata together, in int32: float32 could not tell rare tokens apart
+_LEAST_SHARE = 1e-3  # of the average weight: limits the weight of a rare token in the estimate
+_WIDTH = 1 << 30  # of all strata, in int32: float32 is too coarse for rare tokens
 
 # === Which tokens ===
 
 
-def count_tokens(batches: Iterable[dict], vocabulary_size: int, *, leave_out: Iterable[int] = ()) -> np.ndarray:
-    """How often each id occurs in batches with `token_ids`, `[V]`; those to leave out (special ones) count 0.
+def count_tokens(
+    batches: Iterable[dict[str, Any]], vocabulary_size: int, *, leave_out: Iterable[int] = ()
+) -> np.ndarray:
+    """Count how often each id occurs in batches with `token_ids`, `[V]`; ids of `leave_out` (special ones) count 0.
 
     Example:
         ```python
@@ -43,14 +45,17 @@ def count_tokens(batches: Iterable[dict], vocabulary_size: int, *, leave_out: It
         ids = batch["token_ids"]
         ids = np.ravel(getattr(ids, "flat_values", ids))
         if ids.size and ids.max() >= vocabulary_size:
-            raise ValueError(f"The batches have id {ids.max()}, but vocabulary_size={vocabulary_size}.")
+            raise ValueError(
+                f"The batches have id {ids.max()}, but vocabulary_size={vocabulary_size}; pass the size of the "
+                "vocabulary that the examples were made with."
+            )
         counts += np.bincount(ids, minlength=vocabulary_size)
     counts[list(leave_out)] = 0
     return counts
 
 
-def negative_weights(vocabulary_size: int, token_counts: Sequence[int] | None = None) -> np.ndarray:
-    """How heavily each id is drawn, `[V]`: by how often it occurs, or, where that is unknown, Zipf's law over the ids.
+def negative_weights(vocabulary_size: int, token_counts: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
+    """The sampling weight of each id, `[V]`: by how often it occurs or, if that is unknown, by Zipf's law over the ids.
 
     Example:
         >>> negative_weights(4, token_counts=[0, 16, 81, 1]).round(1).tolist()
@@ -71,7 +76,7 @@ def negative_weights(vocabulary_size: int, token_counts: Sequence[int] | None = 
 
 
 def expected_counts(weights: np.ndarray, negatives: int) -> np.ndarray:
-    """How often each id is among the negatives on average, `[V]`: by weight, but never over 1; in sum `negatives`.
+    """How often each id is a negative on average, `[V]`: by weight, at most 1; the sum is `negatives`.
 
     Example:
         >>> expected_counts(np.array([1.0, 8.0, 2.0, 1.0]), 2).tolist()
@@ -81,7 +86,7 @@ def expected_counts(weights: np.ndarray, negatives: int) -> np.ndarray:
     sorted_weights = weights[order]
     rest = np.cumsum(sorted_weights[::-1])[::-1]
     shares = (negatives - np.arange(len(weights))) * sorted_weights / rest
-    sure = int(np.argmax(shares <= 1 + 1e-12))  # those before have more than their share: they come always
+    sure = int(np.argmax(shares <= 1 + 1e-12))  # those before would exceed 1, so they are always included
     counts = np.ones(len(weights))
     counts[order[sure:]] = (negatives - sure) * sorted_weights[sure:] / rest[sure]
     return np.minimum(counts, 1.0)
@@ -92,15 +97,15 @@ def expected_counts(weights: np.ndarray, negatives: int) -> np.ndarray:
 
 @keras.saving.register_keras_serializable("keras_bert")
 class DrawNegatives(keras.layers.Layer):
-    """Draws K ids for a batch: gives them, and the logarithm of how often each is drawn on average, both `[K]`.
+    """Samples K ids for a batch; gives them and the logarithm of their expected counts, both `[K]`.
 
-    Its input only says where in the model it stands. Outside of training it draws nothing and gives zeros.
+    Its input is not used; it connects the layer to the model. Outside of training it gives zeros.
 
     Args:
         vocabulary_size: V.
         negatives: K, at most V.
         token_counts: How often each id occurs; see `negative_weights`.
-        seed: Seed of the draws.
+        seed: Seed of the sampling.
 
     Example:
         >>> ids, log_expected = DrawNegatives(100, 100, seed=1)(keras.ops.zeros((1, 1)), training=True)
@@ -108,7 +113,15 @@ class DrawNegatives(keras.layers.Layer):
         True
     """
 
-    def __init__(self, vocabulary_size, negatives, *, token_counts=None, seed=None, **kwargs):
+    def __init__(
+        self,
+        vocabulary_size: int,
+        negatives: int,
+        *,
+        token_counts: Sequence[int] | np.ndarray | None = None,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
         if not isinstance(negatives, int) or isinstance(negatives, bool) or not 1 <= negatives <= vocabulary_size:
             raise ValueError(f"negatives={negatives!r}: expected an integer from 1 to {vocabulary_size}.")
@@ -117,8 +130,8 @@ class DrawNegatives(keras.layers.Layer):
         self.seed_generator = keras.random.SeedGenerator(seed)
         self._lay_out()
 
-    def _lay_out(self):
-        """Ids side by side, the heaviest first, each as wide as its expected count; a stratum is 1 wide."""
+    def _lay_out(self) -> None:
+        """Arrange ids on a line by decreasing weight, each as wide as its expected count; a stratum has width 1."""
         expected = expected_counts(negative_weights(self.vocabulary_size, self.token_counts), self.negatives)
         order = np.argsort(-expected, kind="stable")
         self.stratum = _WIDTH // self.negatives
@@ -129,26 +142,28 @@ class DrawNegatives(keras.layers.Layer):
         size = 2 ** math.ceil(math.log2(self.vocabulary_size + 1))
         self.ends = np.pad(ends, (0, size - len(ends)), constant_values=2**31 - 1).astype("int32")
 
-    def call(self, anchor, training=False):
+    def call(self, anchor: Any, training: bool | None = False) -> tuple[Any, Any]:
         if not training:
             return ops.zeros((self.negatives,), "int32"), ops.zeros((self.negatives,), "float32")
         within = keras.random.randint((self.negatives,), 0, self.stratum, seed=self.seed_generator)
         places = _count_not_above(self.ends, ops.arange(self.negatives, dtype="int32") * self.stratum + within)
         return ops.take(self.ids, places), ops.take(self.log_expected, places)
 
-    def compute_output_spec(self, anchor, training=False):
+    def compute_output_spec(
+        self, anchor: Any, training: bool | None = False
+    ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         shape = (self.negatives,)
         return keras.KerasTensor(shape, dtype="int32"), keras.KerasTensor(shape, dtype="float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         names = ("vocabulary_size", "negatives", "token_counts", "seed")
         return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
-def _count_not_above(sorted_values, points):
-    """How many of the values (a power of two of them) are at most each point.
+def _count_not_above(sorted_values: Any, points: Any) -> Any:
+    """Count, for each point, the values that are not above it; the number of values is a power of two.
 
-    `ops.searchsorted`, but by halving: XLA compares all values with all points there.
+    A binary search. `ops.searchsorted` gives the same, but XLA compares all values with all points there.
     """
     sorted_values, places = ops.convert_to_tensor(sorted_values), ops.zeros_like(points)
     step = sorted_values.shape[0] // 2
@@ -160,38 +175,52 @@ def _count_not_above(sorted_values, points):
 
 @keras.saving.register_keras_serializable("keras_bert")
 class RowScores(keras.layers.Layer):
-    """Vectors `[B, M, E]` times rows of the token table: with a row each, `[B, M, E]`, → `[B, M]`; with `[K, E]` shared
-    rows → `[B, M, K]`.
+    """Multiplies vectors `[B, M, E]` by rows of the token table.
+
+    Rows `[B, M, E]`, one for each vector, give `[B, M]`; rows `[K, E]`, the same for all vectors, give `[B, M, K]`.
     """
 
-    def call(self, vectors, rows):
+    def call(self, vectors: Any, rows: Any) -> Any:
         if len(rows.shape) == 2:
             return ops.matmul(vectors, ops.transpose(rows))
         return ops.sum(vectors * rows, axis=-1)
 
-    def compute_output_shape(self, vectors_shape, rows_shape):
+    def compute_output_shape(
+        self, vectors_shape: tuple[int | None, ...], rows_shape: tuple[int | None, ...]
+    ) -> tuple[int | None, ...]:
         leading = tuple(vectors_shape[:-1])
         return (*leading, rows_shape[0]) if len(rows_shape) == 2 else leading
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class SampledLogits(keras.layers.Layer):
-    """In training, logits whose softmax estimates the full one at the truth, which is class 0; else the full logits.
+    """Gives the sampled logits in training, with the true token as class 0, and the full logits otherwise.
 
-    Which of the two is not known before the call, so the model computes both. What is not used costs nothing where the
-    step is compiled, as in `fit`: compilers drop it.
+    The softmax of the sampled logits estimates the full softmax at the true token. The model computes both kinds,
+    because training is not known before the call. In a compiled step, as in `fit`, the unused one is removed.
     """
 
-    def call(self, full, true, negative, true_ids, negative_ids, log_expected, training=False):
+    def call(
+        self,
+        full: Any,
+        true: Any,
+        negative: Any,
+        true_ids: Any,
+        negative_ids: Any,
+        log_expected: Any,
+        training: bool | None = False,
+    ) -> Any:
         if not training:
             return full
         corrected = negative - ops.cast(log_expected, negative.dtype)
-        # A truth that was drawn as well would count twice in Z.
+        # A true token that is also a negative would count twice in Z.
         is_true = ops.equal(true_ids[:, :, None], negative_ids)
         corrected = ops.where(is_true, ops.cast(_HIDDEN, corrected.dtype), corrected)
         return ops.concatenate([true[:, :, None], corrected], axis=-1)
 
-    def compute_output_shape(self, full_shape, *other_shapes, **named_shapes):
+    def compute_output_shape(
+        self, full_shape: tuple[int | None, ...], *other_shapes: Any, **named_shapes: Any
+    ) -> tuple[int | None, ...]:
         return tuple(full_shape)
 
 
@@ -200,22 +229,22 @@ class SampledLogits(keras.layers.Layer):
 
 def sampled_masked_lm_logits(
     encoder: keras.Model,
-    vectors,
-    masked_ids,
+    vectors: Any,
+    masked_ids: Any,
     negatives: int,
     *,
-    token_counts: Sequence[int] | None = None,
+    token_counts: Sequence[int] | np.ndarray | None = None,
     seed: int | None = None,
-):
-    """As `masked_lm_logits`, for `vectors [B, M, H]` at the masked positions; in training over `1 + negatives` classes.
+) -> Any:
+    """Add the head to an encoder; as `masked_lm_logits`, but with `1 + negatives` classes in training.
 
     Args:
-        encoder: The encoder whose token table scores.
-        vectors: `[B, M, H]`.
-        masked_ids: What stood there, `[B, M]`.
-        negatives: K. It may not be V − 1 or more: nothing would be saved, and the shape tells training from evaluation.
-        token_counts: How often each id occurs in the text; `None` takes Zipf's law over the ids.
-        seed: Seed of the head's weights and of the draws.
+        encoder: The encoder, whose token table is the output matrix.
+        vectors: The vectors at the masked positions, `[B, M, H]`.
+        masked_ids: The true ids there, `[B, M]`.
+        negatives: K, below V − 1: the number of classes tells training from evaluation.
+        token_counts: How often each id occurs in the text; `None` uses Zipf's law over the ids.
+        seed: Seed of the head's weights and of the sampling.
     """
     config = encoder_config(encoder)
     size = config.vocabulary_size
@@ -237,58 +266,67 @@ def sampled_masked_lm_logits(
 # === Loss and metrics ===
 
 
-def true_classes(ids, logits, vocabulary_size: int):
-    """The class of the truth: its id among the whole vocabulary, 0 among candidates."""
+def true_classes(ids: Any, logits: Any, vocabulary_size: int) -> Any:
+    """The class of the true token: its id in full logits, 0 in sampled ones."""
     return ids if logits.shape[-1] == vocabulary_size else ops.zeros_like(ids)
 
 
-def _cross_entropy(ids, logits, vocabulary_size):
+def _cross_entropy(ids: Any, logits: Any, vocabulary_size: int) -> Any:
     classes = true_classes(ids, logits, vocabulary_size)
     return keras.losses.sparse_categorical_crossentropy(classes, logits, from_logits=True)
 
 
-def _hits(ids, logits, vocabulary_size):
+def _hits(ids: Any, logits: Any, vocabulary_size: int) -> Any:
     return keras.metrics.sparse_categorical_accuracy(true_classes(ids, logits, vocabulary_size), logits)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class SampledCrossEntropy(keras.losses.Loss):
-    """Cross-entropy of ids, with logits over the vocabulary or over the truth and its negatives."""
+    """The cross-entropy of ids, with full or sampled logits."""
 
-    def __init__(self, vocabulary_size, *, reduction="mean_with_sample_weight", name="mlm_loss", dtype=None):
+    def __init__(
+        self,
+        vocabulary_size: int,
+        *,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "mlm_loss",
+        dtype: Any = None,
+    ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.vocabulary_size = vocabulary_size
 
-    def call(self, ids, logits):
+    def call(self, ids: Any, logits: Any) -> Any:
         return _cross_entropy(ids, logits, self.vocabulary_size)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "vocabulary_size": self.vocabulary_size}
 
 
 class _SampledMean(keras.metrics.MeanMetricWrapper):
-    measure: Callable
+    """The mean of a measure of ids, with full or sampled logits."""
 
-    def __init__(self, vocabulary_size, *, name, dtype=None):
+    measure: Callable[[Any, Any, int], Any]
+
+    def __init__(self, vocabulary_size: int, *, name: str, dtype: Any = None) -> None:
         super().__init__(type(self).measure, name=name, dtype=dtype, vocabulary_size=vocabulary_size)
         self.vocabulary_size = vocabulary_size
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"vocabulary_size": self.vocabulary_size, "name": self.name, "dtype": self.dtype}
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class SampledAccuracy(_SampledMean):
-    """The share of hits; in training among candidates, where drawn tokens weigh more: lower than the real one."""
+    """The accuracy; in training it is lower than the real one, because the logits of negatives are raised."""
 
     measure = staticmethod(_hits)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class SampledPerplexity(_SampledMean):
-    """exp of the mean cross-entropy; in training an estimate of the real one."""
+    """The exponential of the mean cross-entropy; in training it estimates the real perplexity."""
 
     measure = staticmethod(_cross_entropy)
 
-    def result(self):
+    def result(self) -> Any:
         return ops.exp(super().result())

@@ -1,12 +1,13 @@
-"""Short examples → full rows: several examples side by side in one row, so that no compute goes into padding.
+"""Puts several short examples into one row, so that little compute is spent on padding.
 
-Takes the ragged batches of `pretraining/corpus/reading.py`, gives batches of full rows for `masking.py`. A room of its
-own because it decides which examples share a row: first-fit decreasing within a window of examples (the longest first,
-each into the first row that still has room), which leaves one or two per cent of the places empty. `padding_mask` holds
-the number of the example that each token belongs to; the encoder's `PackedBias` keeps the examples apart by it, so a
-packed model computes the same numbers as an unpacked one. Rows are a function of the seed and the order of the
+Takes the ragged batches of `pretraining/corpus/reading.py`, gives batches of shared rows for `masking.py`. Rows are
+filled by first-fit decreasing within a window of examples: the longest first, each into the first row with enough
+space. `padding_mask` has the number of the example that each token belongs to. The encoder's `PackedBias` uses it to
+keep the examples apart, so the results are those of separate rows. Rows depend only on the seed and the order of the
 examples.
 """
+
+from typing import Any
 
 import tensorflow as tf
 
@@ -23,17 +24,17 @@ def pack_rows(
     seed: int = 0,
     drop_remainder: bool = False,
 ) -> tf.data.Dataset:
-    """Pack examples into rows, and rows into batches. Every example of `windows` is in one row, whole.
+    """Put examples into shared rows, and rows into batches. Every example is in one row, complete.
 
     Args:
         windows: Ragged batches of `token_ids`, `segment_ids` and `next_sentence_label`, as `read_examples` gives them;
-            a batch is a window within which examples are put together. Some hundred examples fill rows well.
-        sequence_length: T, the tokens of a row; no example may be longer.
-        batch_size: B, the rows of a batch.
-        max_examples: E, the most examples of a row.
-        pad_id: What stands where no token is.
-        seed: Of the order of the rows of a window, which would otherwise begin with the longest examples.
-        drop_remainder: Whether to leave out a last batch that is not full.
+            examples of one batch (a window) can share a row. Some hundred examples fill rows well.
+        sequence_length: T, the tokens in a row; no example may be longer.
+        batch_size: B, the rows in a batch.
+        max_examples: E, the most examples in a row.
+        pad_id: The id of padding.
+        seed: Seed of the order of rows in a window. Without shuffling, the longest examples would come first.
+        drop_remainder: Whether to drop a last batch that is not full.
 
     Returns:
         A dataset of `token_ids`, `segment_ids`, `padding_mask` (0, or the number of the example in its row, from 1 on),
@@ -52,7 +53,7 @@ def pack_rows(
             "least 1."
         )
 
-    def pack(number, window):
+    def pack(number: tf.Tensor, window: dict[str, Any]) -> dict[str, tf.Tensor]:
         return _pack_window(window, (seed, number), sequence_length, max_examples, pad_id)
 
     numbered = tf.data.Dataset.zip(tf.data.Dataset.counter(dtype=tf.int32), windows)
@@ -60,11 +61,13 @@ def pack_rows(
     return packed.rebatch(batch_size, drop_remainder=drop_remainder)
 
 
-def _pack_window(window, seed, length, max_examples, pad_id):
-    """The rows `[R, T]` of one window, and where in them its examples are."""
+def _pack_window(
+    window: dict[str, Any], seed: Any, length: int, max_examples: int, pad_id: int
+) -> dict[str, tf.Tensor]:
+    """The rows `[R, T]` of one window, and the places of its examples in them."""
     sizes = tf.cast(window["token_ids"].row_lengths(), tf.int32)  # [W]
     longest = tf.reduce_max(sizes)
-    message = f"An example is longer than sequence_length={length}; write the examples shorter, or the rows longer."
+    message = f"An example is longer than sequence_length={length}; write the examples shorter, or use longer rows."
     with tf.control_dependencies([tf.debugging.assert_less_equal(longest, length, message)]):
         row, slot, start = first_fit(sizes, length=length, max_examples=max_examples)
     count = tf.reduce_max(row) + 1
@@ -75,7 +78,7 @@ def _pack_window(window, seed, length, max_examples, pad_id):
     places = tf.stack([per_token[:, 0], per_token[:, 1] + within], axis=1)  # of all tokens, in the order of the window
     slots = tf.stack([row, slot], axis=1)
 
-    def spread(values, indices, width):
+    def spread(values: tf.Tensor, indices: tf.Tensor, width: int) -> tf.Tensor:
         full = tf.scatter_nd(indices, values, [count, width])
         return tf.ensure_shape(full, [None, width])
 
@@ -92,7 +95,7 @@ def _pack_window(window, seed, length, max_examples, pad_id):
 
 
 def first_fit(sizes: tf.Tensor, *, length: int, max_examples: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Where each example goes, the longest first: the number of its row, its number in it, and its first place.
+    """Find a place for each example, the longest first: its row, its number in the row, and its first position.
 
     Example:
         >>> row, slot, start = first_fit(tf.constant([3, 6, 4]), length=10, max_examples=8)
@@ -104,10 +107,10 @@ def first_fit(sizes: tf.Tensor, *, length: int, max_examples: int) -> tuple[tf.T
     descending = tf.gather(sizes, order)
     total = tf.size(sizes)
 
-    def put(index, used, filled, places):
+    def put(index: Any, used: Any, filled: Any, places: Any) -> tuple[Any, Any, Any, Any]:
         size = descending[index]
         fits = (used + size <= length) & (filled < max_examples)
-        row = tf.argmax(fits, output_type=tf.int32)  # the first; an empty row is always left
+        row = tf.argmax(fits, output_type=tf.int32)  # the first one; there is always an empty row
         places = places.write(index, tf.stack([row, filled[row], used[row]]))
         used = tf.tensor_scatter_nd_add(used, [[row]], [size])
         return index + 1, used, tf.tensor_scatter_nd_add(filled, [[row]], [1]), places

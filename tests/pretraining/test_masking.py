@@ -131,7 +131,7 @@ def test_a_falling_rate_is_a_function_of_the_step(unit):
     [
         ({"unit": "sentence"}, "unit='sentence' is unknown; choose one of token, word, span"),
         ({"rate": 1.5}, "rate=1.5 is not a share"),
-        ({"mask_share": 0.9, "random_share": 0.2}, "nor over 1 together"),
+        ({"mask_share": 0.9, "random_share": 0.2}, "their sum must not exceed 1"),
         ({"max_predictions": 0}, "must be at least 1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""TensorFlow is imported without its greetings, and nothing else is lost."""
+"""TensorFlow is imported without its start-up messages, and other output is passed through."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""`keras-bert pretrain`: text files → a BERT of one's own, in one command that can be killed and started again.
+"""`keras-bert pretrain`: pretrains a BERT on text files, in one command that can be killed and resumed.
 
-Learns a vocabulary, makes examples, trains in one phase or several, and draws a report. What it decides is where things
-go in the output directory; the work is done by the rooms to its left.
+Learns a vocabulary, makes examples, trains in one phase or several, and draws a report. This module decides where files
+go in the output directory; the work is done in `keras_bert.pretraining`.
 """
 
 import argparse

@@ -171,7 +171,8 @@ def decode_documents(blocks: tuple[Block, ...], text_field: str) -> tuple[list[s
     >>> decode_documents((block,), "text")
     (['One.\\nTwo.', 'Three.'], ['a.txt:5: not UTF-8 (invalid start byte)'])
     """
-    documents, bad_lines = [], []
+    documents: list[str] = []
+    bad_lines: list[str] = []
     for number, block in enumerate(blocks):
         if block.skipped_bytes:
             size = f"{block.skipped_bytes:,} bytes, over {LONGEST_JSON_LINE:,}"
