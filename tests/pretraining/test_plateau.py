@@ -53,7 +53,7 @@ def test_a_run_that_learns_is_left_alone():
     [
         (replace(PLAN, learning_rate=1e-4), "raise the learning rate from 0.0001 towards 0.002"),
         (replace(PLAN, learning_rate=1e-2), "lower the learning rate from 0.01 to 0.002"),
-        (PLAN, "train longer, or take a smaller model"),
+        (PLAN, "train longer, or use a smaller model"),
     ],
 )
 def test_the_advice_suits_the_plan(plan, words):
