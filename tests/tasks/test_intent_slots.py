@@ -213,7 +213,7 @@ def test_three_files_are_one_set(tmp_path):
         read_commands(folder)
     (folder / "label").write_text("set_alarm\nplay\nplay\n\nset_alarm\n", "utf-8")
     assert read_commands(folder).report.reasons["missing intent"] == 1
-    with pytest.raises(FileNotFoundError, match="it has parts: train"):
+    with pytest.raises(FileNotFoundError, match="it has the folders train"):
         read_commands(tmp_path)
 
 

@@ -89,5 +89,5 @@ def test_a_known_metric_trains(name, no_training):
 def test_a_missing_package(name, metric, package, no_training, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     task, data = new_task(name)
-    with pytest.raises(ImportError, match=rf"{package}: pip install .*\[evaluate\]"):
+    with pytest.raises(ImportError, match=rf"{package}; install it: pip install .*\[evaluate\]"):
         task.fit(*data, validation_data=data, metric=metric, verbose=0)

@@ -7,13 +7,15 @@ both entities and their markers stay.
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from keras_bert.tasks.relation.marked_text import MarkedText
 from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, tokenize_texts
-from keras_bert.text.tokenizer import BertTokenizer
+
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
 
 Markers = tuple[str, str, str, str]
 
@@ -23,7 +25,7 @@ _SIGNS = tuple("¤§¶†‡~^|@#$*+=<>")
 SPECIAL_TOKENS = 6  # [CLS], [SEP] and four markers
 
 
-def choose_markers(tokenizer: BertTokenizer) -> Markers:
+def choose_markers(tokenizer: "BertTokenizer") -> Markers:
     """Choose four marker tokens: before and after the first entity, before and after the second.
 
     Unused tokens of the vocabulary if it has four; otherwise rare characters, which then are unknown in texts.

@@ -291,7 +291,7 @@ def test_several_teachers_are_averaged():
 @pytest.mark.parametrize(
     ("losses", "words"),
     [
-        ([Relations(heads=5)], "must divide both widths"),
+        ([Relations(heads=5)], "divides both widths"),
         ([Hidden([(3, 1)])], "the student has no layer 3"),
         ([Relations([(1, 0)])], "the teacher has no layer 0"),
         ([], "nothing to learn"),

@@ -147,7 +147,7 @@ def test_an_embedder_learns_scores_and_its_teacher_at_once():
     model, batches, summed = training_step(student.for_data(method.data), data, batch_size=4, method=method)
     assert model.get_layer("soft_sentence_embedding_projection").kernel.shape == (16, 32)
     assert all(np.isfinite(float(summed(model(inputs), *others)[0])) for inputs, *others in batches)
-    with pytest.raises(ValueError, match=r"has none of the outputs that Logits\(\) knows; Vectors\(\) may"):
+    with pytest.raises(ValueError, match=r"has none of the outputs that Logits\(\) compares; try Vectors"):
         plan_distillation([teacher("vectors")], student, pairs, scores, losses=[Logits()])
 
 

@@ -235,7 +235,7 @@ def test_tasks_that_cannot_be_trained():
     with pytest.raises(ValueError, match="Expected a task, such as a TextClassifier; got Functional"):
         train_quantized(task.model, ["a"], ["a"])
     task.fresh_heads = True
-    with pytest.raises(ValueError, match="heads of this TextClassifier are untrained.*fit\\(\\) it first"):
+    with pytest.raises(ValueError, match="heads of this TextClassifier are untrained.*call fit\\(\\) first"):
         train_quantized(task, ["a"], ["a"])
 
 
@@ -252,7 +252,7 @@ def test_ranges_of_other_weights_are_refused(tmp_path):
         convert(task, tmp_path / "model.tflite", recipe="static_int8", lengths=16)
     kernel = task.model.get_layer("pooler").dense.kernel
     kernel.assign(to_numpy(kernel) * 1.01)
-    with pytest.raises(ValueError, match="trained for static_int8, and its weights were changed since.*= None"):
+    with pytest.raises(ValueError, match="trained for static_int8, and its weights have changed since.*= None"):
         convert(task, tmp_path / "model.tflite", recipe="static_int8")
     task.quantization = None
     with pytest.raises(ValueError, match="needs calibration data.*train_quantized"):

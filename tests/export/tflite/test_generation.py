@@ -245,7 +245,7 @@ def test_what_cannot_be_converted(tmp_path):
     with pytest.raises(ValueError, match="calibration=, which tasks that write do not use"):
         export.convert(task, path, calibration=["w1"])
     classifier = TextClassifier.from_pretrained(tiny_tasks.pretrained_directory(), labels=["a", "b"])
-    with pytest.raises(ValueError, match="num_beams=2 is for tasks that write; TextClassifier does not"):
+    with pytest.raises(ValueError, match="num_beams=2, which is for tasks that write; TextClassifier does not"):
         export.convert(classifier, path, num_beams=2)
     assert not path.exists()
 
