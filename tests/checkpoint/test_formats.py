@@ -230,6 +230,7 @@ import keras; assert keras.backend.backend() == "jax"
 """
 
 
+@pytest.mark.slow
 def test_the_jax_backend_reads_and_writes_the_same(tmp_path):
     pytest.importorskip("jax")
     save_pretrained(tiny_model(), tmp_path / "tensorflow")

@@ -11,6 +11,7 @@ from keras_bert.model.encoder import bert_encoder
 FLAGS = "--epochs 1 --batch-size 16 --sequence-length 16 --target-length 6 --label-smoothing 0.1"
 
 
+@pytest.mark.slow
 def test_from_a_file_to_texts(tmp_path, capsys):
     data, model = tmp_path / "pairs.tsv", tmp_path / "writer"
     save_pretrained(bert_encoder(CONFIG, seed=1), tmp_path / "bert", tokenizer=tokenizer())

@@ -209,6 +209,7 @@ def test_nothing_to_hold_out_is_said(tmp_path, capsys):
 # === Scores and flags ===
 
 
+@pytest.mark.slow
 def test_scores_without_a_kind_are_regression(tmp_path, capsys):
     texts, labels = reviews(40, seed=3)
     data = tmp_path / "sts.tsv"

@@ -154,7 +154,9 @@ def test_numbers_never_merge_classes():
     stars = ["1", "2", "3", "4", "5"]
     assert [find_class(star, stars, "Row 1") for star in range(1, 6)] == [0, 1, 2, 3, 4]
     for names in (stars, ["1.0", "2.0"], ["10", "20"], ["other", "0"]):
-        with pytest.raises(ValueError, match="Row 7 has the unknown label 1|Row 7 has the unknown label 0.*number is a name"):
+        with pytest.raises(
+            ValueError, match="Row 7 has the unknown label 1|Row 7 has the unknown label 0.*number is a name"
+        ):
             [find_class(place, names, "Row 7") for place in range(len(names))]
     assert [find_class(place, ["weather", "911"], "Row 1") for place in (0, 1)] == [0, 1]
     assert [find_class(truth, ["1", "0"], "Row 1") for truth in (False, True)] == [1, 0]

@@ -299,6 +299,7 @@ def test_best_weights_come_back_and_training_stops():
         np.testing.assert_array_equal(value, seen[1][path], err_msg=path)
 
 
+@pytest.mark.slow
 def test_degenerate_runs_start_again_with_the_next_seed():
     scores = iter([Score(0.5, degenerate=True), Score(0.8), Score(0.6), Score(0.7)])
     recipe = Recipe(epochs=1, seeds=(0, 1), restarts=1)
@@ -344,6 +345,7 @@ def test_the_mean_of_two_runs_is_kept_where_it_is_better():
         np.testing.assert_allclose(value, expected, atol=1e-6, err_msg=path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean", [Score(0.65), Score(0.9, degenerate=True)])
 def test_a_mean_that_is_worse_is_not_kept(mean):
     model, report, seen = averaged_run([Score(0.6), Score(0.7), mean])
@@ -366,6 +368,7 @@ def test_the_mean_of_one_run_is_that_run():
     assert report.averaged == () and report.score == 0.5
 
 
+@pytest.mark.slow
 def test_without_validation_data_all_runs_are_averaged():
     recipe = Recipe(epochs=1, seeds=(0, 1), learning_rate=1e-2)
     singles = [run(dataclasses.replace(recipe, seeds=(seed,)), None)[0] for seed in (0, 1)]
@@ -377,6 +380,7 @@ def test_without_validation_data_all_runs_are_averaged():
             np.testing.assert_allclose(value, mean, atol=1e-5, err_msg=path)
 
 
+@pytest.mark.slow
 def test_runs_that_are_averaged_begin_with_the_same_fresh_block():
     recipe = Recipe(epochs=1, seeds=(0, 1), learning_rate=1e-9, reinitialize=1, weight_decay=0.0)
     mean, _ = run(dataclasses.replace(recipe, average=True))
@@ -385,6 +389,7 @@ def test_runs_that_are_averaged_begin_with_the_same_fresh_block():
     np.testing.assert_allclose(values(mean)[path], values(first)[path], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_training_data_chooses_no_runs():
     scores = iter([Score(1.0), Score(0.9), Score(0.8), Score(0.95)])
     _, report = run(Recipe(epochs=1, seeds=(0, 1, 2), average=True), lambda model: next(scores), chooses=False)
@@ -415,6 +420,7 @@ def test_interrupted_run_gives_the_best_so_far():
     assert report.interrupted and report.best.score == 0.9 and "interrupted" in str(report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head_epochs", [0, 1.5])
 def test_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, head_epochs):
     recipe = Recipe(epochs=4, patience=None, learning_rate=1e-2, head_epochs=head_epochs)
@@ -615,6 +621,7 @@ def test_a_run_that_has_ended_is_not_trained_again_and_says_so(ended, capsys):
         fit(state, task=first, seeds=(1,))
 
 
+@pytest.mark.slow
 def test_ctrl_c_and_the_same_call_again_is_the_whole_run(tmp_path, monkeypatch):
     options = {"seeds": (0, 1), "average": True, "evaluations": 3, "epochs": 3, "head_epochs": 1}
     whole, report = fit(tmp_path / "whole", **options)
@@ -649,6 +656,7 @@ def test_a_state_that_says_nothing_of_its_data_is_refused(tmp_path):
         run(Recipe(epochs=1), directory=tmp_path)
 
 
+@pytest.mark.slow
 def test_runs_that_are_averaged_are_not_those_that_are_not(tmp_path):
     recipe = Recipe(epochs=1, seeds=(0, 1), reinitialize=1, average=True)
     run(recipe, directory=tmp_path)

@@ -90,6 +90,7 @@ def test_compiled_tasks_take_a_validation_split_too():
     assert "val_accuracy" in history.history
 
 
+@pytest.mark.slow
 def test_a_log_file_has_a_line_an_epoch_and_no_control_characters():
     code = (
         f"import sys; sys.path.insert(0, {str(HELPERS)!r})\n"

@@ -92,6 +92,7 @@ def test_a_sentence_encoder_begins_with_the_mean_and_others_with_the_first_token
         TextClassifier.from_pretrained(plain, labels=["a", "b"], pooling="max")
 
 
+@pytest.mark.slow
 def test_it_learns_saves_and_exports(tmp_path):
     train, held_out = reviews(128, seed=1), reviews(60, seed=2)
     task = TextClassifier.from_pretrained(

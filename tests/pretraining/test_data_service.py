@@ -56,6 +56,7 @@ def test_ledger_asks_again_for_what_was_lost_and_leaves_out_what_came_twice():
     assert ledger.missing() == []
 
 
+@pytest.mark.slow
 def test_reading_does_not_keep_the_process_alive():
     """A thread that waits for a dead worker is left behind; the process must end all the same."""
     code = (

@@ -368,6 +368,7 @@ def test_the_history_has_the_same_names_without_next_sentences(tmp_path, without
     assert "nsp_logits_accuracy" not in history
 
 
+@pytest.mark.slow
 def test_a_service_reads_for_a_run(examples, tmp_path, without_xla):
     service = tf.data.experimental.service
     dispatcher = service.DispatchServer()

@@ -176,6 +176,7 @@ def test_counts_are_what_the_model_begins_with():
     np.testing.assert_allclose(np.exp(bias), (counts + 1) / 13, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_class", [keras.Model, TrainingModel])
 def test_it_learns_with_fit_under_xla(model_class):
     config = STILL.replace(num_layers=1)

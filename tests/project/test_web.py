@@ -256,6 +256,7 @@ def page_texts(golden):
     return ["The film was very good!", "", "dull", "Café " * 40, "中国語 한국어 😀", *golden["texts"][45:60]]
 
 
+@pytest.mark.slow
 def test_page_answers_as_the_python_runtime(golden, site, driver, classifier):
     texts = page_texts(golden)
     seen = use_page(site, driver, texts=texts)

@@ -267,6 +267,7 @@ def test_what_has_no_aspect_is_refused(trained):
         AspectClassifier.from_pretrained(pretrained_directory(), kind="multi_label")
 
 
+@pytest.mark.slow
 def test_aspects_from_a_file_to_answers(tmp_path, capsys):
     data = tmp_path / "train.tsv"
     lines = ["\t".join((*pair, label)) for pair, label in zip(*sentences(120, seed=1), strict=True)]

@@ -257,6 +257,7 @@ def test_every_recipe_trains(recipe):
     assert not any("lora" in weight.path for weight in classifier.model.weights)
 
 
+@pytest.mark.slow
 def test_few_samples_without_validation_data_give_the_mean_of_all_seeds():
     classifier = new_classifier()
     options = {"steps": 30, "seeds": (0, 1), "learning_rate": 5e-3}

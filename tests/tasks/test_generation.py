@@ -136,6 +136,7 @@ def test_spoiling_takes_targets_alone_and_repeats_by_step():
     np.testing.assert_array_equal(masked[1], ids[0])
 
 
+@pytest.mark.slow
 def test_plain_keras_and_a_run_that_goes_on(tmp_path):
     pairs = reversals(24, seed=3)
     task = Seq2Seq.from_scratch(CONFIG.replace(num_layers=1, hidden_dim=16), tokenizer(), **LENGTHS)

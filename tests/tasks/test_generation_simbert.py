@@ -12,6 +12,8 @@ from tiny_writers import recomputed_scores
 from keras_bert.tasks.generation.sampling import Decoding
 from keras_bert.tasks.generation.task import Seq2Seq
 
+pytestmark = pytest.mark.slow
+
 ZIP = "chinese_simbert_L-4_H-312_A-12_Tiny.zip"
 QUESTION, PARAPHRASE = "怎么开初婚未育证明？", "初婚未育证明怎么开"
 

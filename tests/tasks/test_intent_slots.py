@@ -247,6 +247,7 @@ def test_the_bundled_assistant_is_read_whole():
     assert [example.tags for example in rows] == [tuple(utterance.bio_tags()) for utterance in utterances]
 
 
+@pytest.mark.slow
 def test_from_folder_to_answers_by_commands(tmp_path, capsys):
     train = write_folder(tmp_path / "train", *commands(160, seed=1))
     dev = write_folder(tmp_path / "dev", *commands(20, seed=2))

@@ -111,6 +111,7 @@ def test_the_threshold_is_that_of_the_kept_weights(trained):
         without_refusal(answerer).choose_threshold(*check)
 
 
+@pytest.mark.slow
 def test_the_threshold_of_averaged_weights_is_their_own(monkeypatch):
     def average_all(model, runs, measure):
         mean = [np.mean(values, axis=0) for values in zip(*(run.weights for run in runs), strict=True)]

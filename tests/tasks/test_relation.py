@@ -326,6 +326,7 @@ def test_the_exported_file_has_three_inputs_and_the_same_answers(trained, tmp_pa
 # === The command ===
 
 
+@pytest.mark.slow
 def test_relations_from_a_file_to_answers(tmp_path, capsys):
     data = tmp_path / "TRAIN.TXT"
     blocks = [
@@ -352,6 +353,7 @@ def test_relations_from_a_file_to_answers(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["macro_f1"] > 0.5
 
 
+@pytest.mark.slow
 def test_relations_have_a_negative_label(tmp_path, capsys):
     words = ["the", "film", "was", "good", "and", "the", "plot", "bad"]
     places = {"subj_start": 1, "subj_end": 1, "obj_start": 6, "obj_end": 6}

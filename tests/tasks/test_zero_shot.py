@@ -108,6 +108,7 @@ def test_saved_and_loaded_it_answers_the_same(tmp_path, method):
         ZeroShotClassifier.load(tmp_path / "task")
 
 
+@pytest.mark.slow
 def test_fit_tunes_what_is_wrapped(tmp_path):
     classifier = ZeroShotClassifier(
         TextClassifier.from_pretrained(pretrained_directory(), labels=["entailment", "neutral"]), labels=LABELS

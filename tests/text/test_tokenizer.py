@@ -243,6 +243,7 @@ def test_needs_no_op_that_stock_tf_serving_lacks(tokenizer):
     assert not {node.op for node in nodes if re.search("HashTable|PyFunc|Variable|VarHandle", node.op)}
 
 
+@pytest.mark.slow
 def test_saved_model_runs_without_this_package(tokenizer, tmp_path):
     module = tf.Module()
 

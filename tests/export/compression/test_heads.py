@@ -70,6 +70,7 @@ def test_a_head_that_is_not_heard_goes_first_and_nothing_changes(tmp_path):
     np.testing.assert_array_equal(again.logits(TEXTS[:4]), smaller.logits(TEXTS[:4]))
 
 
+@pytest.mark.slow
 def test_a_model_with_fewer_heads_exports_in_one_partition(tmp_path):
     smaller, _ = remove_heads(trained(), TEXTS, LABELS, keep=1, verbose=False)
     file = convert(smaller, tmp_path / "small.tflite", recipe="float32", lengths=16)

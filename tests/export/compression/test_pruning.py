@@ -79,6 +79,7 @@ def test_what_cannot_be_pruned_is_said(options, words):
         prune(trained(), *TRAIN, epochs=1, **options, **FAST)
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_with_its_masks(tmp_path, monkeypatch):
     options = {"sparsity": 0.5, "begin": 1, "end": 3, "frequency": 2, "epochs": 3, "evaluations": 3, **FAST}
     whole, _ = prune(trained(), *TRAIN, validation_data=CHECK, **options)
@@ -101,6 +102,7 @@ def test_a_killed_run_goes_on_with_its_masks(tmp_path, monkeypatch):
     assert report.training.runs[0].steps == 12
 
 
+@pytest.mark.slow
 def test_a_teacher_helps(tmp_path):
     options = {"sparsity": 0.5, "epochs": 2, **FAST}
     task, report = prune(trained(), TRAIN[0], teacher=trained(), label_weight=0, **options)  # and no labels

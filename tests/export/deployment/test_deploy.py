@@ -71,6 +71,7 @@ def deployed(tmp_path_factory):
     return result
 
 
+@pytest.mark.slow
 def test_a_lean_student_is_what_is_left_of_its_teacher(tmp_path):
     data = read_data(teacher(), TRAIN, VALIDATION)
     training = replace(QUICK, learning_rate=1e-3)

@@ -70,6 +70,7 @@ def test_no_block_is_picked_by_mistake(choice):
         pick_layers(6, 2, choice)
 
 
+@pytest.mark.slow
 def test_a_student_of_the_same_width_starts_from_the_teachers_blocks(capsys):
     student = make_student(teacher(), num_layers=1, intermediate_dim=16)
     printed = capsys.readouterr().out

@@ -40,6 +40,8 @@ from keras_bert.text.packing import pack
 from keras_bert.text.tokenizer import BertTokenizer
 from tests.export.runtime.test_runtime import new_classifier
 
+pytestmark = pytest.mark.slow
+
 LABELS = ["good", "bad", "so so"]
 TOKENIZER = {"do_lower_case": True, "strip_accents": None, "tokenize_chinese_chars": True}
 DESCRIPTION = {"vocabulary": VOCABULARY, "tokenizer": TOKENIZER}

@@ -50,6 +50,7 @@ def served(artifact):
 # === The same texts ===
 
 
+@pytest.mark.slow
 def test_equals_keras_in_a_fresh_process(artifact, tmp_path):
     requests = {name: {"text": STRINGS} for name in ("generate", "generate_careful")}
     job = {"directory": str(artifact.path), "requests": requests}

@@ -153,6 +153,7 @@ def check_answers(answers, expected):
 # === Loaders ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "loaders"), [("saved_model_reader.py", {"load", "session"}), ("saved_model_c_api.py", {"c_api"})]
 )
@@ -365,6 +366,7 @@ def test_verification_sees_other_weights_other_tokens_and_other_labels(task, art
         verify(make_task(labels=["x", "y", "z"]), artifact, TEXTS[:5])
 
 
+@pytest.mark.slow
 def test_the_commands_write_and_verify_a_saved_model(task, tmp_path, capsys):
     task.save(tmp_path / "task")
     (tmp_path / "texts.txt").write_text("the film was good\n中文 电影\n", encoding="utf-8")

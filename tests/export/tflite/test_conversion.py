@@ -152,6 +152,7 @@ def test_slices_from_the_end_are_those_of_keras(task, tmp_path):
 # === Errors ===
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 def test_a_model_in_half_precision_becomes_a_file_of_its_weights(policy, tmp_path):
     keras.config.set_dtype_policy(policy)

@@ -22,6 +22,7 @@ def test_the_files_for_people_and_servers_speak_of_pairs(tmp_path):
     assert "pair" in " ".join(signatures["serving_default"].inputs) and "serving_pairs" not in signatures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["single_label", "regression"])
 def test_the_file_of_a_model_of_pairs(kind, tmp_path):
     labels = ["bad", "good"] if kind == "single_label" else None
