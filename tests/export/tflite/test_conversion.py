@@ -83,7 +83,7 @@ def test_layers_have_the_same_short_form_for_any_length_as_for_one(tmp_path):
     assert counts["dynamic"]["RESHAPE"] == counts[16]["RESHAPE"]
 
 
-def test_files_of_one_drawing_are_those_of_convert(task, tmp_path):
+def test_files_of_one_graph_are_those_of_convert(task, tmp_path):
     graph = trace_float_graph(task, "dynamic")
     for recipe in ("float32", "dynamic_int8"):
         drawn = export.convert(task, tmp_path / "model.tflite", recipe=recipe, graph=graph).path.read_bytes()
