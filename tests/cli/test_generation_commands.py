@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from tiny_writers import CONFIG, random_writer, reversals, tokenizer
 
 from keras_bert.checkpoint import save_pretrained
