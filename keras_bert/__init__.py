@@ -28,6 +28,7 @@ _HOMES = {
     "RelationClassifier": "tasks.relation.task",
     "SentenceEmbedder": "tasks.similarity.task",
     "Seq2Seq": "tasks.generation.task",
+    "Teacher": "pretraining.teacher.plan",
     "TextClassifier": "tasks.classification.task",
     "TrainingModel": "training.training_model",
     "ZeroShotClassifier": "tasks.zero_shot",
@@ -82,6 +83,7 @@ __all__ = [
     "RelationClassifier",
     "SentenceEmbedder",
     "Seq2Seq",
+    "Teacher",
     "TextClassifier",
     "TrainingModel",
     "ZeroShotClassifier",
@@ -136,6 +138,7 @@ if TYPE_CHECKING:
     from keras_bert.pretraining.plan import Phase, PretrainingPlan
     from keras_bert.pretraining.report import write_report
     from keras_bert.pretraining.run import pretrain, pretrain_in_phases
+    from keras_bert.pretraining.teacher.plan import Teacher
     from keras_bert.system.allocator import keep_freed_memory
     from keras_bert.system.quiet_tensorflow import quiet_tensorflow
     from keras_bert.tasks.base.saved_tasks import load_task

@@ -126,8 +126,17 @@ def pretrain(
     """
     if teacher is not None:
         teacher = teacher if isinstance(teacher, Teacher) else Teacher(model=teacher)
-        options = {"validation": validation, "start_from": start_from, "verbose": verbose}
-        return pretrain_with_teacher(examples, output, config, tokenizer, plan, teacher, **options)
+        return pretrain_with_teacher(
+            examples,
+            output,
+            config,
+            tokenizer,
+            plan,
+            teacher,
+            validation=validation,
+            start_from=start_from,
+            verbose=verbose,
+        )
     devices = choose_devices(plan.strategy, precision=plan.precision)
     phase = Phase(examples=examples, plan=plan, validation=validation)
     _run(phase, Path(output), config, tokenizer, devices, _load_source(start_from), start_from, verbose)

@@ -10,7 +10,7 @@ import gzip
 import io
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,27 @@ def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike) -> None:
         if "\n" in token or token.endswith("\r"):
             raise ValueError(f"Token {index} is {token!r}: a vocab.txt has one token a line, so none may end one.")
     write_whole(path, "".join(f"{token}\n" for token in tokens))
+
+
+def single_characters(vocabulary: Sequence[str], counts: Iterable[int]) -> set[str]:
+    """The tokens of one character, alone or as a continuation, from those blocks of Unicode that occur in some texts.
+
+    A smaller vocabulary that keeps them spells a word that it does not know. CJK ideographs, which are words of their
+    own, are left out.
+
+    Args:
+        vocabulary: The tokens.
+        counts: How often each occurs in the texts.
+
+    Example:
+        >>> sorted(single_characters(["the", "e", "##e", "я"], [3, 0, 0, 0]))
+        ['##e', 'e']
+    """
+    blocks = {
+        ord(character) >> 8 for token, count in zip(vocabulary, counts, strict=True) if count for character in token
+    }
+    single = {token for token in vocabulary if len(token.removeprefix("##")) == 1}
+    return {token for token in single if ord(token[-1]) >> 8 in blocks and not "\u2e80" <= token[-1] <= "\U0003ffff"}
 
 
 # === Learning ===

@@ -123,12 +123,12 @@ class Alignment:
         """For each of the student's tokens the teacher's ids: the same piece, or the pieces of its text."""
         ids = {token: index for index, token in enumerate(self.teacher.vocabulary)}
         texts = self.token_texts()
-        others = [index for index, token in enumerate(self.student.vocabulary) if token not in ids]
-        flat, splits = self.teacher.tokenize_flat([texts[index] for index in others]) if others else ([], [0])
         pieces = [np.array([ids.get(token, self.teacher.unk_id)]) for token in self.student.vocabulary]
-        for place, index in enumerate(others):
-            if splits[place + 1] > splits[place]:
-                pieces[index] = np.asarray(flat[splits[place] : splits[place + 1]])
+        others = [index for index, token in enumerate(self.student.vocabulary) if token not in ids]
+        if others:
+            flat, splits = self.teacher.tokenize_flat([texts[index] for index in others])
+            for index, first, end in zip(others, splits[:-1], splits[1:], strict=True):
+                pieces[index] = flat[first:end] if end > first else pieces[index]
         return pieces
 
     def _spell(self, words):

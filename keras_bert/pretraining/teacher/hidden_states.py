@@ -22,6 +22,7 @@ from keras_bert.training.layer_vectors import attention_vectors
 
 _MOST_UNKNOWN = 0.5  # of the teacher's tokens: beyond, it does not read this language
 _WIDTHS = 4  # of the teacher's rows
+_NARROW = (4, 8)  # and of single tokens
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,8 @@ class TeacherOutputs:
 
     def _run(self, read: list[TeacherRow]):
         widest = max(1, *(len(row.token_ids) for row in read))
-        width = min(-(-widest // self._step) * self._step, max(self.alignment.max_length, widest))
+        width = next((narrow for narrow in _NARROW if widest <= narrow), -(-widest // self._step) * self._step)
+        width = min(width, max(self.alignment.max_length, widest))
         inputs = {name: np.zeros((self.plan.batch_size, width), np.int32) for name in self.model.input}
         for index, row in enumerate(read):
             n = len(row.token_ids)

@@ -116,8 +116,8 @@ class Targets:
         sentence = bool(not packed if plan.sentence is None else plan.sentence)
         last = (student.num_layers, teacher.num_layers)
         wants_hidden = plan.hidden or sentence
-        hidden = tuple(map(tuple, plan.hidden_layers or (last,))) if wants_hidden else ()
-        relations = (tuple(plan.relation_layers or last),) if plan.relations else ()
+        hidden = tuple((ours, theirs) for ours, theirs in plan.hidden_layers or [last]) if wants_hidden else ()
+        relations = (plan.relation_layers or last,) if plan.relations else ()
         for kind, pairs, lowest in (("hidden_layers", hidden, 0), ("relation_layers", relations, 1)):
             for pair in pairs:
                 _check_pair(kind, pair, lowest, teacher, student)
