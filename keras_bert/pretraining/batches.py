@@ -122,17 +122,6 @@ def unmasked_rows(
     return _rows(examples, config, tokenizer, plan, batch_size, endless=True, seed=plan.seed, shuffle=shuffle)
 
 
-def mask_rows(
-    rows: tf.data.Dataset,
-    examples: str | os.PathLike,
-    tokenizer: BertTokenizer,
-    plan: PretrainingPlan,
-    start: int,
-) -> tf.data.Dataset:
-    """Rows with masked tokens, by the plan's seed and the number of each batch; other tensors of a batch stay."""
-    return mask_batches(rows, _masking(examples, tokenizer, plan), seed=plan.seed, start=start)
-
-
 def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
     """The most masked tokens of a row: the plan's, or the share that is masked of a full row, rounded up.
 
@@ -196,17 +185,14 @@ def _pad(batch, shape, pad_id):
 
 
 def _mask(rows, examples, tokenizer, plan, start, seed):
-    masked = mask_batches(rows, _masking(examples, tokenizer, plan), seed=seed, start=start)
+    masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), unit=plan.mask_unit)
+    masked = mask_batches(rows, masking, seed=seed, start=start)
     next_sentence = has_next_sentence(examples)
     sampled = plan.negatives is not None
     batches = masked.map(
         lambda batch: features_and_labels(batch, next_sentence=next_sentence, sampled=sampled), tf.data.AUTOTUNE
     )
     return prompt(batches.prefetch(4))
-
-
-def _masking(examples, tokenizer, plan):
-    return Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), unit=plan.mask_unit)
 
 
 def has_next_sentence(examples: str | os.PathLike) -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.batching.datasets import prompt
-from keras_bert.pretraining.batches import mask_rows
+from keras_bert.pretraining.batches import max_predictions
+from keras_bert.pretraining.masking import Masking, mask_batches
 from keras_bert.pretraining.model import features_and_labels
 from keras_bert.pretraining.plan import PretrainingPlan
 from keras_bert.pretraining.teacher.alignment import Alignment
@@ -82,7 +83,9 @@ class StudentBatches:
         shape = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in self._flat(first).items()}
         data = tf.data.Dataset.from_generator(lambda: map(self._flat, rows()), output_signature=shape)
         if self.teacher.mlm:
-            data = mask_rows(data, self.examples, self.tokenizer, self.plan, start)
+            most = max_predictions(self.examples, self.plan)
+            masking = Masking.for_tokenizer(self.tokenizer, max_predictions=most, unit=self.plan.mask_unit)
+            data = mask_batches(data, masking, seed=self.plan.seed, start=start)
         return prompt(data.map(self._labelled).prefetch(4))
 
     def _flat(self, taught):

@@ -56,11 +56,10 @@ def start_from_teacher(
         _copy_blocks(student, teacher.encoder, theirs, ours)
         return ["token table", "positions", "segments", "blocks"]
     if plan.token_table == "outputs" and token_vectors is not None:
-        table, _ = _principal(token_vectors, ours.table_dim)
+        table, _ = _principal(token_vectors, int(_free_columns(student).sum()))
         _assign_table(student, table * (ours.initializer_range / table.std()))
         return ["token table"]
-    _project_tables(student, teacher, alignment, ours)
-    return ["token table", "positions", "segments"]
+    return _project_tables(student, teacher, alignment, ours)
 
 
 def token_outputs(outputs: TeacherOutputs, alignment: Alignment) -> np.ndarray:
@@ -101,9 +100,12 @@ def _copy_tables(student, teacher, alignment):
 
 def _project_tables(student, teacher, alignment, config):
     """Tokens, positions and segments on the same axes and in the same unit, for the encoder adds them up."""
-    table, axes = _principal(_teacher_table(teacher, alignment), config.table_dim)
+    free = _free_columns(student)
+    table, axes = _principal(_teacher_table(teacher, alignment), int(free.sum()))
     unit = config.initializer_range / table.std()
     _assign_table(student, table * unit)
+    if not free.all():  # positions have columns of their own, and what they begin with
+        return ["token table"]
     ours, theirs = student.get_layer("embeddings"), teacher.encoder.get_layer("embeddings")
     tables = [(theirs.segment.embeddings, ours.segment.embeddings)]
     if ours.config.position == "learned":
@@ -112,6 +114,13 @@ def _project_tables(student, teacher, alignment, config):
         values = to_numpy(source)
         # The mean of the rows is no information, and would be added to every token.
         _copy_rows((values - values.mean(axis=0)) @ axes * unit, target)
+    return ["token table", "positions", "segments"]
+
+
+def _free_columns(student):
+    """The columns that tokens use: an initializer may leave some to positions, with zeros in all tokens' rows."""
+    table = to_numpy(student.get_layer("token_embedding").embeddings)
+    return np.any(table != 0, axis=0)
 
 
 def _teacher_table(teacher, alignment):
@@ -134,7 +143,10 @@ def _principal(vectors, width):
 
 
 def _assign_table(student, table):
-    student.get_layer("token_embedding").embeddings.assign(table.astype("float32"))
+    variable = student.get_layer("token_embedding").embeddings
+    values = to_numpy(variable)
+    values[:, _free_columns(student) if table.shape[1] < values.shape[1] else slice(None)] = table
+    variable.assign(values)
 
 
 def _copy_rows(source, target):
