@@ -149,7 +149,7 @@ def test_transformers_opens_the_student(singles, teacher, tmp_path):
     "options",
     [
         {"mlm": 1.0},
-        {"cache_gb": 0, "relations": 1.0},
+        {"cache_gb": 0, "relations": 1.0, "device": "cpu:0"},
         {"hidden": 0.0, "sentence": 0.0, "relations": 1.0, "relation_heads": 8, "relation_layers": (1, 2)},
         {"hidden_layers": ((0, 0), (1, 3)), "token_table": "embeddings"},
         {"start": "random", "hidden": 0.0},
@@ -329,6 +329,20 @@ def test_chunks_are_whole_named_and_made_again(teacher, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*chunk-000003*"))
 
 
+def test_a_saved_task_can_teach(tmp_path):
+    from keras_bert.tasks.classification.task import TextClassifier
+
+    teacher = write_teacher(tmp_path / "model")
+    task = TextClassifier.from_pretrained(teacher, labels=["no", "yes"], sequence_length=16)
+    task.save(tmp_path / "task")
+    loaded = load_teacher(Teacher(model=tmp_path / "task"))
+    assert loaded.config.hidden_dim == TEACHER_CONFIG.hidden_dim
+    assert loaded.tokenizer.vocabulary == TOKENIZER.vocabulary
+    rows, (encoder, _) = rows_of(["w1 w2 ."]), load_encoder(teacher)
+    ours, theirs = (to_numpy(model(rows)["sequence_output"]) for model in (loaded.encoder, encoder))
+    np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
 # === The first weights ===
 
 
@@ -381,6 +395,8 @@ def test_bad_plans_say_what_is_wrong(teacher):
         Targets.find(Teacher(model="m", hidden_layers=((1, 3),)), TEACHER_CONFIG, CONFIG.replace(num_layers=2))
     with pytest.raises(ValueError, match="packed rows hold several"):
         Targets.find(Teacher(model="m", sentence=1), TEACHER_CONFIG, CONFIG, packed=True)
+    with pytest.raises(ValueError, match="in packed rows there is no sentence"):
+        Targets.find(Teacher(model="m", hidden=0), TEACHER_CONFIG, CONFIG, packed=True)
 
 
 @pytest.mark.usefixtures("without_xla")

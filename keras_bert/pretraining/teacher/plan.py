@@ -25,7 +25,8 @@ class Teacher:
 
     Args:
         model: A directory or name that `load_encoder` opens; a saved task works too.
-        hidden: Weight of the distance between hidden states, the student's through a learned projection.
+        hidden: Weight of the distance between hidden states, the student's through a learned projection; the mean over
+            all pairs of layers.
         sentence: Weight of the cosine distance between the means of a text's states; `None` is 1 where a row holds one
             text, and 0 in packed rows.
         relations: Weight of the distance between the relations of queries, keys and values.
@@ -118,6 +119,11 @@ class Targets:
         wants_hidden = plan.hidden or sentence
         hidden = tuple((ours, theirs) for ours, theirs in plan.hidden_layers or [last]) if wants_hidden else ()
         relations = (plan.relation_layers or last,) if plan.relations else ()
+        if not hidden and not relations:
+            raise ValueError(
+                "hidden and relations are 0, and in packed rows there is no sentence to compare: nothing is left to "
+                "learn from the teacher."
+            )
         for kind, pairs, lowest in (("hidden_layers", hidden, 0), ("relation_layers", relations, 1)):
             for pair in pairs:
                 _check_pair(kind, pair, lowest, teacher, student)

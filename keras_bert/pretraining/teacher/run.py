@@ -361,6 +361,12 @@ def _check_config(config, source, tokenizer):
             f"config.vocabulary_size={config.vocabulary_size}, but the tokenizer has {tokenizer.vocabulary_size} "
             "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
         )
+    if source is not None:
+        there, wanted = encoder_config(source).to_dict(), config.to_dict()
+        free = ("dropout", "attention_dropout")
+        wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
+        if wrong:
+            raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
     return config
 
 
