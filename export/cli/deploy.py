@@ -6,7 +6,7 @@ from pathlib import Path
 from export.cli.texts import read_lengths
 from keras_bert.cli.data_flags import add_data_arguments
 from keras_bert.cli.output import add_command
-from keras_bert.cli.tasks.table import find_task
+from keras_bert.tasks.base.registry import find_task
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
@@ -45,13 +45,13 @@ def run(arguments) -> dict:
     from keras_bert.tasks.base.saved_tasks import load_task
 
     task = load_task(arguments.model)
-    reader, kind = find_task(task.name), getattr(task, "kind", None)
-    train = None if arguments.train is None else reader.read(arguments, arguments.train, "train", kind)
+    entry = find_task(task.name)
+    train = None if arguments.train is None else entry.read(arguments, arguments.train, "train", task)
     result = deploy(
         task,
         arguments.output,
         train,
-        reader.read(arguments, arguments.validation, "dev", kind),
+        entry.read(arguments, arguments.validation, "dev", task),
         arguments.budget,
         recipes=None if arguments.recipes is None else [name.strip() for name in arguments.recipes.split(",")],
         lengths=_read_lengths(arguments.lengths),

@@ -6,9 +6,9 @@ as for `finetune`, so that the file which a model was measured on is read the sa
 
 from pathlib import Path
 
-from export.runtime.readers import find_reader
-from keras_bert.cli.data_flags import read_columns
-from keras_bert.cli.tasks.table import find_task
+from export.tasks.base.registry import find_export
+from keras_bert.tasks.base.registry import find_task
+from keras_bert.tasks.base.task_flags import read_columns
 
 
 def read_lengths(words: str) -> tuple[int, ...] | str | None:
@@ -28,7 +28,7 @@ def read_texts(path: str, task) -> list:
     lines = [line for line in Path(path).read_text(encoding="utf-8").split("\n") if line.strip()]
     if not lines:
         raise ValueError(f"{path} has no texts; expected one a line.")
-    inputs = [find_reader(task.name).from_line(line) for line in lines]
+    inputs = [find_export(task.name).reader.from_line(line) for line in lines]
     if len(set(map(type, inputs))) > 1:
         raise ValueError(f"{path} has a tab in some lines and none in others; expected pairs of texts, or texts alone.")
     return inputs
@@ -38,12 +38,12 @@ def read_examples(arguments, path: str, task):
     """What a file is made or verified with: the lines of a .txt file, or labelled data as `finetune` takes it."""
     if Path(path).suffix == ".txt":
         return read_texts(path, task)
-    return find_task(task.name).read(arguments, path, "dev", getattr(task, "kind", None))
+    return find_task(task.name).read(arguments, path, "dev", task)
 
 
 def read_calibration(arguments, path: str, task):
     """Texts like those of the app: as `read_examples`, but a table of texts needs no labels."""
-    if Path(path).suffix == ".txt" or task.name != "classification" or arguments.glue:
+    if Path(path).suffix == ".txt" or not find_export(task.name).plain_rows or arguments.glue:
         return read_examples(arguments, path, task)
     from keras_bert.data.labelled_texts import read_rows
 

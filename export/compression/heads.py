@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from export.compression.importance import part_importance
-from export.tasks.measuring import measure, prepare
+from export.tasks.base.measuring import measure, prepare
 from keras_bert.model.weights import to_numpy
 from keras_bert.tasks.base.task import Task
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from export.tasks.measuring import training_step
+from export.tasks.base.measuring import training_step
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.base.task import Task
 

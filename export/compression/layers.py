@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from export.compression.heads import EXAMPLES, describe_cost
 from export.compression.students import pick_layers, take_layers
-from export.tasks.measuring import measure, prepare
+from export.tasks.base.measuring import measure, prepare
 from keras_bert.tasks.base.task import Task
 
 

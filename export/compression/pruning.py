@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from export.distillation.training import distill
 from export.quantization.tfmot import load_tfmot
-from export.tasks.teacher_labels import label_texts
+from export.tasks.base.teacher_labels import label_texts
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.layerwise_adamw import layer_depth
 from keras_bert.finetuning.recipes import Recipe, find_recipe

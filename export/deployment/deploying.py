@@ -19,6 +19,7 @@ from export.search.intervals import least_half_width, needed_examples
 from export.search.proposals import list_candidates
 from export.search.run import Search
 from export.search.trials import choose
+from export.serving.tasks import find_served
 from export.verification.parity import VerificationError
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.base.task import Task
@@ -77,6 +78,7 @@ def deploy(
     """
     _check(accuracy_budget, time_limit)
     teacher = model if isinstance(model, Task) else load_task(model)
+    find_served(teacher)  # an error now, and not behind the search
     data = read_data(teacher, train, validation, columns=columns, seed=seed)
     examples = 0 if data.train is None else len(data.train.labelled)
     if candidates is None:

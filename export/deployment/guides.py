@@ -1,29 +1,13 @@
 """A deployed task → how to load it: on Android, with LiteRT, in TF Serving, in Keras. Text for the report and the card.
 
-Takes a task and what is in its directory; gives pairs of a title and lines to copy. A room of its own because each
-runtime has its own words, and they change on their own time.
+Takes a task and what is in its directory; gives pairs of a title and lines to copy.
 """
 
 from collections.abc import Sequence
 
 from export.serving.artifact import ServingArtifact, docker_command
+from export.tasks.base.registry import find_export, registering_module
 from keras_bert.tasks.base.task import Task
-
-# An input of each task as Python and as JSON say it; the file's own reader says what it takes.
-_INPUTS = {
-    "aspect": ('[("Great pizza, slow service.", "pizza")]', '{"text": "Great pizza, slow service.", "pair": "pizza"}'),
-    "multiple_choice": ('"She opens the umbrella.", ["It rains.", "It sings."]', None),
-    "question_answering": (
-        '"Where is it?", "It is in Rome."',
-        '{"question": "Where is it?", "context": "It is in Rome."}',
-    ),
-    "relation": ('"The <e1>child</e1> lay in the <e2>cradle</e2>."', None),
-}
-_PAIR = (
-    '[("A man sleeps.", "Nobody is awake.")]',
-    '{"text": "A man sleeps.", "pair": "Nobody is awake."}',
-)
-_TEXT = ('"Type anything here."', '"Type anything here."')
 
 
 def loading_guides(task: Task, lengths: Sequence[int], served: ServingArtifact | None = None) -> list[tuple[str, str]]:
@@ -40,18 +24,19 @@ def loading_guides(task: Task, lengths: Sequence[int], served: ServingArtifact |
             print(f"## {title}\\n{code}")
         ```
     """
-    python, json = _INPUTS.get(task.name, _PAIR if getattr(task, "pairs", None) else _TEXT)
+    shown, module = find_export(task.name).guide(task), registering_module(task.name)
+    own = "" if module is None else f"import {module}  # which registers the task {task.name!r}\n"
     guides = [
         (
             "Python, without TensorFlow",
-            f'import export\n\nanswer = export.load("model.tflite")\nprint(answer({python}))',
+            f'import export\n{own}\nanswer = export.load("model.tflite")\nprint(answer({shown.python}))',
         ),
         ("Android", _android(task, lengths)),
     ]
     if served is not None:
-        guides.append(("TF Serving", _serving(served, json)))
+        guides.append(("TF Serving", _serving(served, shown.json)))
     guides.append(
-        ("Keras", f'import keras_bert\n\ntask = keras_bert.load_task("keras")\nprint(task.predict({python}))')
+        ("Keras", f'import keras_bert\n\ntask = keras_bert.load_task("keras")\nprint(task.predict({shown.python}))')
     )
     return guides
 
@@ -66,12 +51,7 @@ def _android(task, lengths):
         "// Vocabulary, labels and settings are in the file: it is a zip archive, too.",
         "// golden.json has token ids and outputs to test the app's own code with.",
     ]
-    if task.name == "classification":
-        lines += [
-            "// examples/android of keras-bert-edge has a classifier in Kotlin with the original tokenizer:",
-            'LiteRtClassifier(context).use { it.classify("Type anything here.").first() }',
-        ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *find_export(task.name).android])
 
 
 def _lengths_in_words(lengths):

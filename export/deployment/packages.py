@@ -16,7 +16,7 @@ import numpy as np
 
 from export.recipes import Recipe
 from export.runtime import load
-from export.tasks.examples import read_examples
+from export.tasks.base.inputs import read_examples
 from export.tflite.conversion import Artifact, convert
 from export.verification.parity import ParityReport, verify
 from keras_bert.system.atomic_files import write_whole

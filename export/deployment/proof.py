@@ -13,6 +13,7 @@ from export.runtime import load
 from export.search.data import DeploymentData
 from export.search.intervals import ScoreInterval
 from export.search.run import time_beside
+from export.tasks.base.registry import find_export
 from export.verification.latency import BenchmarkReport, benchmark
 from export.verification.parity import ParityReport, verify
 from keras_bert.decoding import mean_by_owner
@@ -78,7 +79,7 @@ def gather_proof(teacher: Task, task: Task, data: DeploymentData, file: Path, re
 
 def _confusion(teacher, task, data, file):
     """Of tasks that give one class for each input; `None` for others."""
-    output = next((name for name in ("relation_logits", "class_logits") if name in teacher.model.output), None)
+    output = find_export(teacher.name).class_output
     if output is None or teacher.labels is None or getattr(teacher, "kind", "single_label") != "single_label":
         return None
     rows = teacher.prepare(data.validation.labelled, None)

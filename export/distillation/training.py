@@ -20,7 +20,7 @@ import numpy as np
 from export.distillation.aims import SPANS, Aims, ScaledLoss
 from export.distillation.losses import Layers, Logits, Vectors
 from export.distillation.teacher_outputs import teacher_outputs
-from export.tasks.teacher_labels import label_texts
+from export.tasks.base.teacher_labels import label_texts
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.finetuning.recipes import Recipe, find_recipe
 from keras_bert.finetuning.report import FinetuneReport

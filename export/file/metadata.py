@@ -97,6 +97,7 @@ def add_metadata(
     labels: Sequence[str] | None = None,
     kind: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    output_notes: Mapping[str, str] | None = None,
     name: str = "BERT",
     description: str = "",
 ) -> bytes:
@@ -112,6 +113,7 @@ def add_metadata(
         labels: The names of the classes in the order of the outputs.
         kind: The task's kind. `"single_label"` and `"multi_label"` need an output named `probabilities`.
         settings: What else our own runtime needs; anything that JSON can say.
+        output_notes: What outputs mean, in a sentence, by their names in the graph; for people.
         name: The name of the model, for people.
         description: What it does, for people.
 
@@ -144,7 +146,7 @@ def add_metadata(
         files[LABELS] = _join(labels)
     _check_sizes(files)
     parse_files(files)  # what cannot be read again is an error now
-    subgraphs = [_describe_subgraph(signature, labels) for signature in signatures]
+    subgraphs = [_describe_subgraph(signature, labels, output_notes or {}) for signature in signatures]
     return append_files(schema.insert_metadata(content, schema.model_metadata(name, description, subgraphs)), files)
 
 
@@ -199,13 +201,14 @@ def _length(signature: Signature) -> int | None:
     return None if shape[1] == -1 else shape[1]
 
 
-def _describe_subgraph(signature: Signature, labels: Sequence[str] | None) -> dict[int, Any]:
+def _describe_subgraph(signature: Signature, labels: Sequence[str] | None, notes: Mapping[str, str]) -> dict[int, Any]:
     inputs = [schema.tensor(*_INPUTS.get(name, (name, ""))) for name in signature.inputs]
     labelled = _find_labelled(signature)
     files = [] if labels is None else [schema.associated_file(LABELS, "The classes.", schema.AXIS_LABELS)]
-    outputs = [
-        schema.tensor(*_OUTPUTS.get(name, (name, "")), files if name == labelled else ()) for name in signature.outputs
-    ]
+    outputs = []
+    for name in signature.outputs:
+        known, note = _OUTPUTS.get(name, (name, ""))
+        outputs.append(schema.tensor(known, notes.get(name, note), files if name == labelled else ()))
     takes_ids = set(signature.inputs) == set(_INPUTS)
     vocabulary = schema.associated_file(VOCABULARY, "The tokens by their ids.", schema.VOCABULARY)
     return schema.subgraph(signature.name, inputs, outputs, vocabulary=vocabulary if takes_ids else None)

@@ -19,8 +19,8 @@ from tqdm import tqdm
 from export.quantization.matrices import dense_layers
 from export.quantization.statistics import token_rows
 from export.recipes import RECIPES, Recipe, find_recipe
-from export.tasks.examples import read_examples, task_reader
-from export.tasks.outputs import app_outputs
+from export.tasks.base.inputs import read_examples, task_reader
+from export.tasks.base.registry import find_export
 from export.verification.parity import relative_error
 from keras_bert.model.weights import copy_weights
 from keras_bert.system.progress import hides_bar
@@ -204,7 +204,7 @@ class _Measure:
 
     def __init__(self, task, data, y, metric, examples, columns):
         found = read_examples(task, data, y, **columns)
-        self.task, self.app, self.metric = copy.copy(task), app_outputs(task), metric
+        self.task, self.app, self.metric = copy.copy(task), find_export(task.name), metric
         if found.labelled is not None and metric != "agreement":
             self.data = task.prepare(found.labelled, None).first_rows(examples)
             self.metric = metric or self.app.metric(task, self.data)

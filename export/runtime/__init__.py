@@ -1,8 +1,7 @@
 """Answers from a `.tflite` file on the device: NumPy, LiteRT and `tokenizers`, no TensorFlow and no Keras.
 
 `load("model.tflite")` gives a callable: texts → the same answers as `task.predict`. Vocabulary, labels and settings are
-in the file. It is what an app does, in Python, so that the file can be tried before it is shipped; a room of its own
-because it must run where nothing else of this project is needed.
+in the file. It is what an app does, in Python, so that the file can be tried before it is shipped.
 """
 
 import os
@@ -12,16 +11,22 @@ from typing import Any, ClassVar
 import numpy as np
 
 from export.file.metadata_reader import FileMetadata, read_metadata
-from export.runtime.readers import Reader, find_reader
 from export.runtime.row_runner import RowRunner
 from export.runtime.tokenizer import DeviceTokenizer
+from export.tasks.base.reader import Reader
+from export.tasks.base.registry import find_export
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === Tasks ===
 
+_RUNTIMES: dict[str, type["Runtime"]] = {}  # by the task that they name
+
 
 class Runtime:
-    """A loaded file; a subclass for each task says what it takes and gives. `load` finds the right one.
+    """A loaded file: inputs → answers, as its task's reader says. `load` opens any.
+
+    The first subclass that names a `task` is what `load` gives for that task's files; it can take more forms of input,
+    or have methods. A task without one gets a plain `Runtime`.
 
     Args:
         path: The `.tflite` file, or a directory that has it as `model.tflite`.
@@ -29,14 +34,23 @@ class Runtime:
         num_threads: Threads of the interpreter.
     """
 
-    task: ClassVar[str]  # which a file must be for
+    task: ClassVar[str | None] = None  # which a file must be for; any where there is none
+    writes: ClassVar[bool] = False  # whether it is for tasks that write texts
     runner_type: ClassVar[type] = RowRunner
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        if "task" in vars(cls) and cls.task is not None:
+            known = _RUNTIMES.setdefault(cls.task, cls)
+            if (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__):
+                _RUNTIMES[cls.task] = cls  # a module may be loaded again
 
     def __init__(self, path: str | os.PathLike, metadata: FileMetadata | None = None, *, num_threads: int = 1):
         path = _find_file(path)
         metadata = read_metadata(path) if metadata is None else metadata
-        if metadata.task != self.task:
-            raise ValueError(f"{path} is for the task {metadata.task!r}, not {self.task!r}; open it with load.")
+        if self.task not in (None, metadata.task) or _find_task(path, metadata.task).writes != self.writes:
+            wanted = repr(self.task) if self.task else f"one that {'writes' if self.writes else 'reads'}"
+            raise ValueError(f"{path} is for the task {metadata.task!r}, not {wanted}; open it with load.")
         self.metadata = metadata
         self.reader = make_reader(path, metadata)
         self._runner = self.runner_type(path, metadata, self.reader, num_threads)
@@ -200,9 +214,7 @@ class Embedder(Runtime):
         return self([given] if isinstance(given, str) else list(given))
 
 
-_ALL = (AspectJudge, Assistant, Answerer, Chooser, Classifier, Embedder, RelationFinder, Tagger)
-_RUNTIMES = {runtime.task: runtime for runtime in _ALL}
-_WRITER = "seq2seq"  # its loop is loaded where there is such a file
+# === Opening ===
 
 
 def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
@@ -222,15 +234,24 @@ def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
     """
     path = _find_file(path)
     metadata = read_metadata(path)
-    if metadata.task == _WRITER:
-        from export.runtime.writer import Writer
+    runtime = _RUNTIMES.get(metadata.task) or _general_runtime(path, metadata.task)
+    return runtime(path, metadata, num_threads=num_threads)
 
-        return Writer(path, metadata, num_threads=num_threads)
-    if metadata.task not in _RUNTIMES:
-        raise ValueError(
-            f"{path} is for the task {metadata.task!r}; this version knows {', '.join([*_RUNTIMES, _WRITER])}."
-        )
-    return _RUNTIMES[metadata.task](path, metadata, num_threads=num_threads)
+
+def _general_runtime(path, task):
+    """The runtime of a task that has none of its own."""
+    if not _find_task(path, task).writes:
+        return Runtime
+    from export.runtime.writer import Writer  # its loop is loaded where there is such a file
+
+    return Writer
+
+
+def _find_task(path, name):
+    try:
+        return find_export(name)
+    except ValueError as error:
+        raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def _find_file(path):
@@ -255,8 +276,9 @@ def make_reader(path: str | os.PathLike, metadata: FileMetadata) -> Reader:
     limit = metadata.settings.get("sequence_length", 512)
     if type(limit) is not int or limit < 3:
         raise ValueError(f"{path} has sequence_length={limit!r}; expected a number of tokens, 3 or more.")
+    exported = _find_task(path, metadata.task)
     try:
-        reader = find_reader(metadata.task)(
+        reader = exported.reader(
             DeviceTokenizer(metadata.vocabulary, metadata.tokenizer),
             sequence_length=min(limit, max(length or limit for length in metadata.signatures.values())),
             labels=metadata.labels,

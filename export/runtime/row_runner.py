@@ -10,7 +10,7 @@ import numpy as np
 
 from export.file.interpreter import open_interpreter
 from export.file.metadata_reader import FileMetadata
-from export.runtime.readers.reader import Reader
+from export.tasks.base.reader import Reader
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")

@@ -1,7 +1,7 @@
 """Texts from the `.tflite` file of a `Seq2Seq`: NumPy, LiteRT and `tokenizers`, no TensorFlow and no Keras.
 
-`load("model.tflite")` gives a `Writer` for such a file: sources → the same texts as `task.generate`. A room of its own
-because its answers take a loop, where every other task's file runs once for a row.
+`load("model.tflite")` gives a `Writer` for such a file: sources → the same texts as `task.generate`. Its answers take a
+loop, where every other task's file runs once for a row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from export.runtime import Runtime
-from export.runtime.readers.sources import source_rows
 from export.runtime.writer_graphs import WriterRunner
+from export.tasks.generation import source_rows
 from keras_bert.decoding.token_choice import SAMPLERS, TextTokens, TokenChoice, write_beams, write_stepwise
 from keras_bert.decoding.written_text import TextStream
 from keras_bert.text.tokenized_texts import TokenizedTexts
@@ -28,7 +28,7 @@ class Writer(Runtime):
         ...     print(piece, end="")
     """
 
-    task = "seq2seq"
+    writes = True
     runner_type = WriterRunner
 
     def __call__(self, texts, **choice) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 
 from export.file.interpreter import open_interpreter
 from export.file.metadata_reader import FileMetadata
-from export.runtime.readers.reader import Reader
+from export.tasks.base.reader import Reader
 
 READ, NEXT, NEXT_OF_BEAMS = "read_source", "next_token", "next_tokens"
 _ROW_INPUTS = ("token_ids", "segment_ids", "padding_mask")

@@ -18,8 +18,9 @@ from export.file.metadata import describe_task
 from export.runtime import Runtime
 from export.search.costs import Costs, work_of
 from export.search.intervals import ScoreInterval, score_interval, scores_without, split_examples
-from export.tasks.examples import Examples, read_examples
-from export.tasks.outputs import app_outputs
+from export.tasks.base.examples import Examples
+from export.tasks.base.inputs import read_examples
+from export.tasks.base.registry import find_export
 from keras_bert import __version__
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.model.weights import to_numpy
@@ -64,10 +65,10 @@ class DeploymentData:
         for name, value in runtime.reader.reading.items():
             setattr(ready, name, value)
         rows = ready.prepare(self.validation.labelled, None)
-        return ready, app_outputs(task).to_task(task, runtime.outputs(rows.tokenized), rows.tokenized), rows
+        return ready, find_export(task.name).to_task(task, runtime.outputs(rows.tokenized), rows.tokenized), rows
 
     def _score(self, task, outputs, rows):
-        return float(app_outputs(task).score(task, outputs, rows, self.metric))
+        return float(find_export(task.name).score(task, outputs, rows, self.metric))
 
     def difference(self, teacher: Task, task: Task, runtime: Runtime) -> ScoreInterval | None:
         """A file's score minus the teacher's, with its interval; `None` where parts cannot be measured alone."""
@@ -155,7 +156,7 @@ def read_data(teacher: Task, train: Any, validation: Any, *, columns: dict | Non
         teacher.check_training(teacher.prepare(examples.labelled, None))
         if both := _count_common(examples, checks):
             notes.append(f"{both:,} of {len(checks.inputs):,} validation inputs are in the training data, too")
-    metric = app_outputs(teacher).metric(teacher, rows)
+    metric = find_export(teacher.name).metric(teacher, rows)
     return DeploymentData(checks, examples, metric, seed, (*notes, *rows.notes))
 
 

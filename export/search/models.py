@@ -19,7 +19,8 @@ from export.distillation.training import distill
 from export.quantization.training import train_quantized
 from export.search.candidates import ModelPlan
 from export.search.data import DeploymentData
-from export.tasks.examples import Examples
+from export.tasks.base.examples import Examples
+from export.tasks.base.registry import find_export
 from keras_bert.data.augmentation import NearestWords, augment
 from keras_bert.data.inputs import as_rows
 from keras_bert.model.weights import copy_weights
@@ -135,7 +136,7 @@ class ModelMaker:
 
     def _augment(self, plan):
         rows = self.train.labelled
-        if self.teacher.name != "classification":
+        if not find_export(self.teacher.name).plain_rows:
             raise ValueError(f"copies={plan.copies} are for classifiers of texts; this is {self.teacher.name}.")
         more = augment(
             rows.texts,
@@ -164,7 +165,7 @@ class ModelMaker:
         rows = self._texts(plan).labelled
         if plan.quantized is None:
             # What is left of the teacher is as wide: its last states say more than its answers do.
-            is_wide = plan.cuts and not plan.sizes and self.teacher.name != "similarity"
+            is_wide = plan.cuts and not plan.sizes and find_export(self.teacher.name).matches_states
             losses = [Logits(), Hidden()] if is_wide else None
             distill(self.teacher, task, rows, losses=losses, **options)
         else:

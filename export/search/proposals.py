@@ -7,6 +7,7 @@ import numpy as np
 
 from export.recipes import RECIPES, find_recipe
 from export.search.candidates import _FRESH, _STARTED, SEARCHED, Candidate, ModelPlan
+from export.tasks.base.registry import find_export
 from keras_bert.finetuning.recipes import Recipe as TrainingRecipe
 
 # Shares of the teacher's blocks, heads and neurons that lean students keep.
@@ -102,7 +103,7 @@ def _plans(task, examples, seed):
         name = f"{keep} of {layers} blocks"
         plans.append(ModelPlan(name=name, stage="layers", trim=1, layers=keep, training=training))
     trim = 1 if examples >= _TRIMMED_BY else None
-    copies = min(20, _AUGMENTED // examples) if task.name == "classification" else 0
+    copies = min(20, _AUGMENTED // examples) if find_export(task.name).plain_rows else 0
     for cuts in lean_sizes(task.config):
         plans.append(
             ModelPlan(

@@ -13,7 +13,8 @@ import tensorflow as tf
 
 from export.serving.artifact import docker_command
 from export.serving.signatures import Signature
-from export.serving.tasks import CLASSIFY, PREDICT, REGRESS, find_served
+from export.serving.tasks import find_served
+from export.tasks.base.definition import CLASSIFY, PREDICT, REGRESS
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack

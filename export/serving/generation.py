@@ -1,7 +1,7 @@
 """A `Seq2Seq` as a server runs it: strings → strings, with the loop over the tokens inside the graph.
 
-Takes a task and how to write, gives functions for `serving/tasks.py`. A room of its own because no other task's graph
-has a loop. It runs the two models of `tasks/cached_decoder.py`, as `tasks/token_writer.py` does; but keras-hub's
+Takes a task and how to write, gives `SERVED_TEXTS` for `serving/tasks.py`. No other task's graph has a loop. It
+runs the two models of `tasks/generation/cached_decoder.py`, as `tasks/generation/token_writer.py` does; but keras-hub's
 samplers put tokens into place with an op of XLA, which stock servers lack, so here is the same with ops that they have.
 Choices by chance are not served: a server's answer to a text is the same each time.
 """
@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from export.serving.graph import SharedGraph
 from export.serving.text import join_tokens
+from export.tasks.base.definition import ServedTask
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.generation.cached_decoder import cache_names, cache_shape, next_token_model, source_reader
 from keras_bert.tasks.generation.rows import Room, tokenize_sources
@@ -123,17 +124,17 @@ def _expect(task, texts, decoding):
     return {"written_ids": tf.constant(ids)}
 
 
-# What `ServedTask` takes of a task that writes.
-SERVED_TEXTS: dict[str, Any] = {
-    "answers": lambda task, outputs: {},
-    "serve": serve_greedily,
-    "expected": expect_greedily,
-    "rows": as_row,
-    "serve_ids": serve_ids,
-    "variants": served_variants,
-    "longest": source_room,
-    "notes": NOTES,
-}
+# Every task that writes is served in this way.
+SERVED_TEXTS = ServedTask(
+    answers=lambda task, outputs: {},
+    serve=serve_greedily,
+    expected=expect_greedily,
+    rows=as_row,
+    serve_ids=serve_ids,
+    variants=served_variants,
+    longest=source_room,
+    notes=NOTES,
+)
 
 
 # === The loop ===

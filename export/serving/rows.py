@@ -15,9 +15,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from export.file.ops import OpAudit
-from export.serving.tasks import FORMS, find_served
-from export.tasks.examples import task_reader
-from export.tasks.outputs import app_outputs
+from export.serving.tasks import expect, find_served
+from export.tasks.base.definition import FORMS
+from export.tasks.base.inputs import task_reader
+from export.tasks.base.registry import find_export
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
@@ -60,7 +61,7 @@ class ServedRows:
     def outputs(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
         """What `from_ids` gives for rows, as the file of the task would."""
         raw = self._task.outputs(tokenized, model=self._from_ids)
-        return app_outputs(self._task).from_task(self._task, raw, tokenized)
+        return find_export(self._task.name).from_task(self._task, raw, tokenized)
 
     def _from_ids(self, inputs, training):
         answers = self._loaded.signatures["from_ids"](**inputs)
@@ -73,7 +74,7 @@ class ServedRows:
         errors = [np.zeros(0)]
         for start in range(0, len(rows), _TEXTS_AT_ONCE):
             columns = list(map(list, zip(*rows[start : start + _TEXTS_AT_ONCE], strict=True)))
-            answers, expected = self.answers(*columns), served.expect(self._task, *columns)
+            answers, expected = self.answers(*columns), expect(served, self._task, *columns)
             errors.append(np.max([row_errors(expected[name], answers[name]) for name in expected], axis=0))
         return np.concatenate(errors)
 

@@ -23,8 +23,9 @@ from export.serving.artifact import ServedSignature, ServingArtifact, signature_
 from export.serving.files import batching_file, readme, warmup_requests, write_records
 from export.serving.rows import row_errors
 from export.serving.signatures import Signature, build_signatures
-from export.serving.tasks import PREDICT, find_served
-from export.tasks.float_model import check_backend
+from export.serving.tasks import expect, find_served
+from export.tasks.base.definition import PREDICT
+from export.tasks.base.float_model import check_backend
 from keras_bert.system.atomic_files import sync, write_whole
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack
@@ -242,7 +243,7 @@ def _read_back(task, signatures, directory, rows):
         if signature.method != PREDICT or not signature.texts:
             continue
         columns = [list(column) for column in zip(*rows, strict=True)][: len(signature.texts)]
-        expected = (signature.expected or served.expect)(task, *columns)
+        expected = signature.expected(task, *columns) if signature.expected else expect(served, task, *columns)
         answers = loaded[key](**dict(zip(signature.texts, map(tf.constant, columns), strict=True)))
         errors += [row_errors(expected[output], answers[output]).max() for output in expected]
     worst = float(np.max(errors))  # NaN where one is NaN

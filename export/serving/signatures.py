@@ -1,7 +1,7 @@
 """A task → the functions that a server calls: raw strings in, answers by name out, all of it one TensorFlow graph.
 
 Takes a task, gives `Signature` values ready to be saved: tokenizer, packing, model and decoding. A room of its own
-because it is the graph, and `serving/saving.py` the files; what each task takes and gives is in `serving/tasks.py`.
+because it is the graph, and `serving/saving.py` the files; what a task takes and gives is its `ServedTask`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,8 @@ from typing import Any
 import tensorflow as tf
 
 from export.serving.graph import SharedGraph
-from export.serving.tasks import FORMS, PREDICT, find_served
+from export.serving.tasks import find_served, serve_strings
+from export.tasks.base.definition import FORMS, PREDICT
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.base.task import Task
 
@@ -24,7 +25,7 @@ class Signature:
     inputs: dict[str, tf.TensorSpec]
     method: str = PREDICT
     texts: tuple[str, ...] = ()  # which raw strings a row has: inputs, or features of a tf.Example
-    expected: Callable[..., dict] | None = None  # what Keras says to them, where it is not `ServedTask.expect`
+    expected: Callable[..., dict] | None = None  # what Keras says to them, where it is not `expect`
 
 
 def build_signatures(
@@ -33,7 +34,7 @@ def build_signatures(
     """The signatures of a task, `serving_default` first.
 
     Args:
-        task: A task in `SERVED`.
+        task: A task that can be served.
         forms: Keys of `FORMS`. The first is what `serving_default` takes; another has signatures of its own, such as
             `serving_pairs` and `classify_pairs`.
         decodings: For a task that writes: other ways to write, each a signature.
@@ -72,7 +73,7 @@ def _string_signature(graph, served, names, expected=None):
     """Raw strings `[B]`, an input for each text of a row."""
 
     def serve(rows):
-        return served.serve_strings(graph, *(rows[name] for name in names))
+        return serve_strings(served, graph, *(rows[name] for name in names))
 
     inputs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
     return Signature(serve, inputs, texts=names, expected=expected)

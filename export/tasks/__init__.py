@@ -1,1 +1,1 @@
-"""What each task's exported file takes and gives."""
+"""What `export` knows of each task, one module a task; `tasks/base` has the protocol and the registry."""

@@ -13,8 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from export.quantization.statistics import MAX_ROWS, rows_of, token_rows
-from export.runtime.readers import find_reader
-from export.tasks.examples import read_examples, task_reader
+from export.tasks.base.inputs import read_examples, task_reader
+from export.tasks.base.registry import find_export
 from keras_bert.tasks.base.task import Task
 
 
@@ -81,7 +81,8 @@ def _is_text(spec: Any) -> bool:
 
 def _strings(dataset: tf.data.Dataset, spec: Any, task: Any) -> list[str | tuple[str, ...]]:
     """The inputs of a dataset as Python strings, or pairs of them."""
-    are_pairs = isinstance(task, Task) and find_reader(task.name).pairs_alone and len(tf.nest.flatten(spec)) == 2
+    pairs_alone = isinstance(task, Task) and find_export(task.name).reader.pairs_alone
+    are_pairs = pairs_alone and len(tf.nest.flatten(spec)) == 2
     if isinstance(spec, tuple) and not are_pairs:
         dataset = dataset.map(lambda inputs, *labels: inputs)
     if tf.nest.flatten(dataset.element_spec)[0].shape.rank:

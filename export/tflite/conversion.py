@@ -22,7 +22,8 @@ from export.quantization.learned_scales import learned_ranges
 from export.quantization.matrices import name_matrices
 from export.quantization.statistics import collect_statistics
 from export.recipes import Recipe, find_recipe
-from export.tasks.float_model import check_backend, in_float32
+from export.tasks.base.float_model import check_backend, in_float32
+from export.tasks.base.registry import find_export
 from export.tflite.calibration_data import calibration_rows
 from export.tflite.conversion_check import check_conversion
 from export.tflite.float_graph import FloatGraph, float_file, model_and_lengths
@@ -95,7 +96,7 @@ def convert(
     recipe, path = find_recipe(recipe), Path(path).expanduser()
     check_backend("a TFLite file")
     task_or_model = in_float32(task_or_model)
-    if getattr(task_or_model, "name", None) == "seq2seq" and isinstance(task_or_model, Task):
+    if isinstance(task_or_model, Task) and find_export(task_or_model.name).writes:
         options = {"lengths": lengths, "num_beams": num_beams, "check": check}
         return _convert_writer(task_or_model, path, recipe, calibration, options)
     if num_beams is not None:
@@ -133,13 +134,7 @@ def describe_file(content: bytes, task: Task, name: str, recipe: Recipe) -> byte
     """A task's file with vocabulary, labels and settings inside."""
     described = describe_task(task)
     described["settings"] = {**described["settings"], "recipe": recipe.name}
-    return add_metadata(content, name=name, **described)
-
-
-# === What came ===
-
-
-# === The float graph ===
+    return add_metadata(content, name=name, output_notes=find_export(task.name).output_notes, **described)
 
 
 # === Smaller ===

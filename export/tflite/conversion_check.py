@@ -16,7 +16,8 @@ from export.file.metadata_reader import read_metadata
 from export.quantization.statistics import token_rows
 from export.recipes import Recipe
 from export.runtime import make_reader
-from export.tasks.examples import PROBES, read_examples, task_reader
+from export.tasks.base.examples import PROBES
+from export.tasks.base.inputs import read_examples, task_reader
 from export.verification.parity import VerificationError, relative_error
 from keras_bert.model.encoder import INPUT_NAMES, MASK_BIAS, encoder_config
 from keras_bert.tasks.base.task import Task

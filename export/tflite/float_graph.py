@@ -10,9 +10,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from export.tasks.examples import task_reader
-from export.tasks.float_model import in_float32
-from export.tasks.outputs import app_model, app_outputs
+from export.tasks.base.app_model import app_model
+from export.tasks.base.float_model import in_float32
+from export.tasks.base.inputs import task_reader
+from export.tasks.base.registry import find_export
 from keras_bert.model.encoder import INPUT_NAMES, encoder_config
 from keras_bert.tasks.base.task import Task
 
@@ -86,7 +87,7 @@ def _choose_lengths(
     if not isinstance(lengths, str) or lengths != "auto":
         return lengths
     if isinstance(task_or_model, Task):
-        return min(app_outputs(task_or_model).length, task_or_model.sequence_length)
+        return min(find_export(task_or_model.name).length, task_or_model.sequence_length)
     return min(128, encoder_config(task_or_model).max_sequence_length)
 
 

@@ -20,7 +20,7 @@ import tensorflow_text as tf_text
 from export.file.interpreter import open_interpreter
 from export.file.ops import audit_ops
 from export.recipes import Recipe, find_recipe
-from export.tasks.examples import PROBES
+from export.tasks.base.examples import PROBES
 from export.tflite.conversion import Artifact, rewrite
 from export.tflite.float_graph import convert_saved_model
 from export.verification.parity import VerificationError, relative_error

@@ -15,12 +15,12 @@ import numpy as np
 from export.file.metadata_reader import read_metadata
 from export.recipes import Recipe
 from export.runtime import make_reader
-from export.runtime.readers.sources import SourceReader, source_rows
 from export.runtime.writer import Writer
 from export.runtime.writer_graphs import WriterRunner
 from export.serving.generation import as_row, expect_greedily
 from export.serving.rows import ServedRows
-from export.tasks.examples import PROBES, Examples
+from export.tasks.base.examples import PROBES, Examples
+from export.tasks.generation import SourceReader, source_rows
 from export.verification.parity import VerificationError, count_differences
 from keras_bert.decoding.token_choice import TextTokens, TokenChoice, restrict_scores
 from keras_bert.model.encoder import INPUT_NAMES

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from export.verification.fresh_process import ask_fresh_process
+from export.verification.fresh_process import ask_fresh_process, registration, repeat_registration
 
 _WARM_UP = 3
 
@@ -97,6 +97,7 @@ def benchmark(
         "lengths": lengths,
         "num_threads": num_threads,
         "repeats": repeats,
+        "registration": registration(path),
         "started": time.monotonic(),  # a clock that all processes of a machine share
     }
     found = ask_fresh_process("export.verification.latency", "_measure_here", request, str(path))
@@ -110,6 +111,7 @@ def _measure_here():
     start = time.perf_counter()
     from export.runtime import load
 
+    repeat_registration(request["registration"])
     runtime = load(request["path"], num_threads=request["num_threads"])
     runtime([runtime.reader.sample])
     load_ms, start_ms = (time.perf_counter() - start) * 1e3, (time.monotonic() - request["started"]) * 1e3

@@ -18,8 +18,9 @@ from export.file.ops import OpAudit, audit_ops
 from export.recipes import Recipe, find_recipe
 from export.runtime import load
 from export.serving.rows import ServedRows, find_version
-from export.tasks.examples import Examples, read_examples, task_reader
-from export.tasks.outputs import app_outputs
+from export.tasks.base.examples import Examples
+from export.tasks.base.inputs import read_examples, task_reader
+from export.tasks.base.registry import find_export
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.base.task import Task
 
@@ -207,17 +208,17 @@ def _check_same_task(path, metadata, task):
 
 def _compare(task, runtime, examples):
     """Both at the file's length, row by row; the scores each as it is used."""
-    shortened, outputs = copy.copy(task), app_outputs(task)
-    if outputs.writes:
+    shortened, exported = copy.copy(task), find_export(task.name)
+    if exported.writes:
         return _compare_texts(task, runtime, examples)
     for name, value in runtime.reader.reading.items():
         setattr(shortened, name, value)
     reader, inputs = task_reader(task, runtime.longest), examples.inputs
     data = reader.prepare(inputs)
     raw = shortened.outputs(data.tokenized)
-    ours, theirs = outputs.from_task(task, raw, data.tokenized), runtime.outputs(data.tokenized)
+    ours, theirs = exported.from_task(task, raw, data.tokenized), runtime.outputs(data.tokenized)
     numbers = {
-        **_errors(reader, ours, theirs, None if outputs.counted is None else outputs.counted(data.tokenized)),
+        **_errors(reader, ours, theirs, None if exported.counted is None else exported.counted(data.tokenized)),
         "agreement_of": reader.agreement_of,
         "agreement": reader.agreement(*(reader.answers(part, data, inputs) for part in (ours, theirs))),
         "tokens_differ": count_differences(data, runtime.reader.prepare(inputs)),
@@ -225,15 +226,15 @@ def _compare(task, runtime, examples):
     if examples.labelled is None:
         return numbers | {"metric": None, "keras_score": None, "file_score": None}
     rows = shortened.prepare(examples.labelled, None)
-    metric = outputs.metric(task, rows)
+    metric = exported.metric(task, rows)
     if not _have_same_rows(rows, data):  # a task may fill up its groups to measure them
         raw, theirs = shortened.outputs(rows.tokenized), runtime.outputs(rows.tokenized)
     if runtime.longest == task.sequence_length:
-        keras_score = outputs.score(task, raw, rows, metric)
+        keras_score = exported.score(task, raw, rows, metric)
     else:
         whole = task.prepare(examples.labelled, None)
-        keras_score = outputs.score(task, task.outputs(whole.tokenized), whole, metric)
-    file_score = outputs.score(shortened, outputs.to_task(task, theirs, rows.tokenized), rows, metric)
+        keras_score = exported.score(task, task.outputs(whole.tokenized), whole, metric)
+    file_score = exported.score(shortened, exported.to_task(task, theirs, rows.tokenized), rows, metric)
     return numbers | {"metric": metric, "keras_score": keras_score, "file_score": file_score}
 
 
@@ -260,7 +261,7 @@ def _have_same_rows(data, other):
 
 def _errors(reader, ours, theirs, counted):
     pairs = []
-    for name in ours:
+    for name in theirs:
         rows = slice(None) if counted is None or name not in reader.token_outputs else counted
         pairs.append([np.ravel(part[name][rows]).astype("float64") for part in (ours, theirs)])
     expected, found = (np.concatenate(parts) for parts in zip(*pairs, strict=True))

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from export.verification.fresh_process import ask_fresh_process
+from export.verification.fresh_process import ask_fresh_process, registration, repeat_registration
 
 _TURN = 32  # rows
 
@@ -67,6 +68,7 @@ def time_stream(
     if len(rows) != len(paths) or not rows or len(set(map(len, rows))) != 1 or not rows[0]:
         raise ValueError(f"{len(paths)} files, and lengths for {[len(part) for part in rows]} rows; expected as many.")
     request = {"paths": paths, "lengths": rows, "rounds": rounds, "num_threads": num_threads}
+    request["registrations"] = [registration(Path(path)) for path in paths]
     found = ask_fresh_process("export.verification.stream_latency", "_measure_here", request, ", ".join(paths))
     return [StreamLatency(tuple(row["lengths"]), tuple(row["milliseconds"])) for row in found]
 
@@ -76,6 +78,8 @@ def _measure_here():
     request = json.load(sys.stdin)
     from export.runtime import load
 
+    for found in request["registrations"]:
+        repeat_registration(found)
     runtimes = [load(path, num_threads=request["num_threads"]) for path in request["paths"]]
     rows = [
         [runtime.row_of(max(3, min(length, runtime.longest))) for length in lengths]

@@ -1,11 +1,12 @@
 """The command `keras-bert`: what people do with texts, vocabularies and checkpoints, without writing Python.
 
-Takes words, prints answers (`--json` for scripts). A room of its own because it alone speaks to a terminal. Each
-command is a file beside this one, with `add(commands)`, which says what it takes, and `run(arguments)`, which gives a
-dictionary to print (an empty one where it has printed already); a new command is a new file, its name in `COMMANDS` and
-in a group of `cli/help_page.py`. Other packages add theirs by entry points of the group `keras_bert.commands`, as
-`export` does. Heavy imports wait until a command runs, so that `--help` is quick. Exit codes: 0 done, 1 it could not be
-done (the reason is printed, `--debug` shows the traceback), 2 wrong usage, 130 interrupted.
+Takes words, prints answers (`--json` for scripts). Each command is a file in `cli/commands/`, with `add(commands)`,
+which says what it takes, and `run(arguments)`, which gives a dictionary to print (an empty one where it has printed
+already); a new command is a new file, its name in `COMMANDS` and in a group of `cli/help_page.py`. Other packages add
+theirs by entry points of the group `keras_bert.commands`, as `export` does. Tasks and their flags come from
+`tasks/base/registry.py`; `--import` before the command imports a module that registers more. Heavy imports wait until a
+command runs, so that `--help` is quick. Exit codes: 0 done, 1 it could not be done (the reason is printed, `--debug`
+shows the traceback), 2 wrong usage, 130 interrupted.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from keras_bert.cli.help_page import FrontPage
+from keras_bert.cli.imports import import_tasks, read_imports
 from keras_bert.cli.output import as_table
 from keras_bert.system.quiet_tensorflow import quiet_tensorflow
 
@@ -48,20 +50,25 @@ def main(argv: list[str] | None = None) -> int:
         ```
     """
     words = sys.argv[1:] if argv is None else argv
-    parser = make_parser()
-    if not words:
-        parser.print_help(sys.stderr)
-        return 2
-    arguments = parser.parse_args(words)
-    if not arguments.debug:
-        quiet_tensorflow()
+    debug = "--debug" in words
     try:
-        # What a command says on its way is no part of the one line that a script reads.
-        aside = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
-        with warnings.catch_warnings(), aside:
-            if not arguments.debug:
+        with warnings.catch_warnings():
+            if not debug:
+                quiet_tensorflow()
                 warnings.showwarning = _show_warning
-            result = arguments.run(arguments)
+            with contextlib.redirect_stdout(sys.stderr):
+                for module_or_file in read_imports(words):
+                    import_tasks(module_or_file)
+                parser = make_parser()  # with the flags of all tasks that are known now
+            if not words:
+                parser.print_help(sys.stderr)
+                return 2
+            arguments = parser.parse_args(words)
+            debug = arguments.debug
+            # What a command says on its way is no part of the one line that a script reads.
+            aside = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
+            with aside:
+                result = arguments.run(arguments)
         if result:
             print(json.dumps(result, ensure_ascii=False) if arguments.json else as_table(result))
         sys.stdout.flush()
@@ -72,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         _close_stdout()  # whoever read the answer has read enough
         return 0
     except Exception as error:
-        if arguments.debug:
+        if debug:
             raise
         print(f"keras-bert: {_describe(error)}", file=sys.stderr)
         return 1
@@ -83,6 +90,13 @@ def make_parser() -> FrontPage:
     """The parser with all commands, those of other packages too."""
     parser = FrontPage("keras-bert", add_help=True)
     parser.add_argument("--version", action="version", version=f"keras-bert-edge {_version()}")
+    parser.add_argument(
+        "--import",
+        dest="imports",
+        action="append",
+        metavar="MODULE_OR_FILE.py",
+        help="what registers tasks of your own; may be given more than once",
+    )
     parser.commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=ArgumentParser)
     for name in COMMANDS:
         import_module(f"keras_bert.cli.commands.{name}").add(parser.commands)

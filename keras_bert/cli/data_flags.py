@@ -1,67 +1,62 @@
-"""What the commands that read files share: their flags, the rows that these describe, and plain lines.
+"""Flags of the tasks in the commands: which there are, and which of them a task takes."""
 
-Takes parsed arguments, gives `Rows`. A room of its own because `finetune` and `evaluate` must read the same file in the
-same way, and so must `predict` and `generate`.
-"""
-
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from argparse import Namespace
 from typing import Any
 
-from keras_bert.cli.output import note
+from keras_bert.tasks.base.registry import find_task, registered_tasks
+from keras_bert.tasks.base.task_flags import TaskFlag, is_given
 
 
-def add_data_arguments(group) -> None:
-    """The flags that say which columns of a file count."""
-    group.add_argument("--text", help="column of the text, a name or a number (default: text)")
-    group.add_argument("--pair", help="column of the second text, where there is one")
-    group.add_argument("--label", help="column of the label (default: label)")
-    group.add_argument("--label-separator", metavar="CHARACTER", help="between the labels of a row with several")
-    group.add_argument(
-        "--glue", metavar="TASK", help="read official GLUE files instead, such as SST-2; DATA is their directory"
-    )
-    group.add_argument("--aspects", choices=("terms", "categories"), help="which of SemEval's XML (default: terms)")
+def add_data_arguments(group: Any) -> None:
+    """Add the flags that say how a file of labelled data is read to a command, or to a group of its arguments."""
+    add_flags(group, "data_flags")
 
 
-def read_labelled(arguments, path: str | Path, split: str, *, numeric: bool = False):
-    """The rows of a file, or of a split of a GLUE task."""
-    from keras_bert.data.glue import read_glue
-    from keras_bert.data.labelled_texts import read_rows
+def add_flags(group: Any, *fields: str, name_tasks: bool = False) -> None:
+    """Add the flags of all tasks to a command, or to a group of its arguments; each once.
 
-    if arguments.glue:
-        return read_glue(arguments.glue, path, split)
-    columns = read_columns(arguments, "text", "pair", "label")
-    return read_rows(path, numeric=numeric, label_separator=arguments.label_separator, **columns)
+    Args:
+        group: A parser, or a group of its arguments.
+        fields: Which of `TaskEntry`: `"data_flags"`, `"flags"`, `"fit_flags"`.
+        name_tasks: Whether the help of a flag names the tasks that take it.
+    """
+    taken = {action.dest for action in group._actions}
+    first: dict[str, tuple[str, TaskFlag]] = {}
+    for entry in registered_tasks().values():
+        for flag in (flag for field in fields for flag in getattr(entry, field)):
+            owner, known = first.setdefault(flag.dest, (entry.name, flag))
+            if known != flag:
+                raise ValueError(
+                    f"The tasks {owner!r} and {entry.name!r} define the flag {flag.name} differently; expected one "
+                    "definition for both, or another name."
+                )
+            if flag.dest in taken:
+                raise ValueError(
+                    f"The flag {flag.name} of the task {entry.name!r} is an argument of the command itself; give it "
+                    "another name."
+                )
+    for _, flag in first.values():
+        flag.add_to(group, owners=tasks_with(flag.dest) if name_tasks else ())
 
 
-def read_columns(arguments, *names: str) -> dict:
-    """The columns that were named, as numbers where they are numbers; those that were not are left out."""
-    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    return {name: int(column) if column.isdigit() else column for name, column in given.items()}
-
-
-def read_lines(path: Path) -> list[str]:
-    """The lines of a file, blank ones too. A line ends at a newline alone: U+2028 and others stand within texts."""
-    lines = path.read_bytes().decode("utf-8-sig").split("\n")
-    lines = [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
-    blank = [str(number) for number, line in enumerate(lines, 1) if not line.strip()]
-    if blank and len(blank) < len(lines):
-        shown = ", ".join(blank[:10]) + (f" and {len(blank) - 10:,} more" if len(blank) > 10 else "")
-        note(f"line{'s' * (len(blank) > 1)} {shown} of {path}: blank, so without an answer (null in JSON).")
-    return lines
-
-
-def answer_filled(texts: Sequence, ask: Callable[[list], Sequence]) -> list[Any]:
-    """The answers to texts, and None for those that are blank: as many as there are texts.
+def tasks_with(dest: str) -> tuple[str, ...]:
+    """The names of the tasks that take a flag.
 
     Example:
-        >>> answer_filled(["a", "", "b"], lambda texts: [text.upper() for text in texts])
-        ['A', None, 'B']
+        >>> tasks_with("head")
+        ('tagging',)
     """
-    answers = iter(ask([text for text in texts if not is_blank(text)]))
-    return [None if is_blank(text) else next(answers) for text in texts]
+    return tuple(name for name, entry in registered_tasks().items() if dest in {flag.dest for flag in entry.all_flags})
 
 
-def is_blank(text: Any) -> bool:
-    """Whether this is a line with nothing in it."""
-    return isinstance(text, str) and not text.strip()
+def check_flags(arguments: Namespace, task: str) -> None:
+    """An error for a flag of other tasks that this one does not take.
+
+    Example:
+        >>> check_flags(Namespace(head="crf"), "tagging")
+    """
+    own = {flag.dest for flag in find_task(task).all_flags}
+    others = {flag.dest: flag.name for entry in registered_tasks().values() for flag in entry.all_flags}
+    for dest, flag in sorted(others.items()):
+        if dest not in own and is_given(arguments, dest):
+            raise ValueError(f"{flag} is for --task {', '.join(tasks_with(dest))}, not for {task}; leave it out.")

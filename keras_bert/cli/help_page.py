@@ -25,6 +25,9 @@ _EVERY = """every command:
   -h, --help  its flags, and an example
   --json      one line of JSON on stdout, for scripts; all else goes to stderr
   --debug     show the traceback of an error"""
+_OWN_TASKS = """tasks of your own:
+  --import    before the command: a module, or a file such as my_task.py, that
+              registers them; may be given more than once"""
 _FIRST_ROUND = """a first round:
   keras-bert finetune train.tsv sentiment/ --validation dev.tsv
   keras-bert predict sentiment/ "What a lovely film!"
@@ -44,10 +47,10 @@ class FrontPage(argparse.ArgumentParser):
     def format_help(self) -> str:
         """The page."""
         lines = {choice.dest: choice.help for choice in self.commands._choices_actions}
-        parts = ["usage: keras-bert COMMAND …   (also: -h, --help, --version)", DESCRIPTION]
+        parts = ["usage: keras-bert COMMAND …   (also: -h, --help, --version, --import)", DESCRIPTION]
         for heading, names in group_commands(list(lines)).items():
             parts.append("\n".join([f"{heading}:", *(_command_line(name, lines[name]) for name in names)]))
-        return "\n\n".join([*parts, _EVERY, _FIRST_ROUND, EXIT_CODES]) + "\n"
+        return "\n\n".join([*parts, _EVERY, _OWN_TASKS, _FIRST_ROUND, EXIT_CODES]) + "\n"
 
     def error(self, message: str) -> NoReturn:
         """One line on stderr and exit code 2; for a mistyped command with the nearest name."""
@@ -55,6 +58,8 @@ class FrontPage(argparse.ArgumentParser):
             near = difflib.get_close_matches(mistyped[1], self.commands.choices, n=1)
             proposal = f"did you mean {near[0]}? " if near else ""
             message = f"there is no command {mistyped[1]!r}; {proposal}keras-bert --help lists them all"
+        elif re.match(r"unrecognized arguments: (.* )?--import\b", message):
+            message = "--import goes before the command: keras-bert --import MODULE_OR_FILE.py COMMAND …"
         self.exit(2, f"keras-bert: {message}\n")
 
 

@@ -5,7 +5,6 @@ text to print. A room of its own so that a command's file holds that command alo
 """
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -38,11 +37,6 @@ def add_command(commands: Any, name: str, run: Callable[[Any], dict], *, example
     command.add_argument("--debug", action="store_true", help="show the traceback of an error")
     command.set_defaults(run=run)
     return command
-
-
-def note(words: str) -> None:
-    """Tell what a command decided by itself: beside the answer, not in it."""
-    print(f"keras-bert: note: {words}", file=sys.stderr)
 
 
 def as_table(result: dict[str, Any]) -> str:

@@ -1,34 +1,45 @@
-"""The values that reading gives: examples, and the report of what was read.
+"""The values that reading gives: rows of examples, and the report of what was read.
 
-`Example` is what every task trains on; `Rows` is a sequence of them with a `RowReport`. A room of its own because data
-may come from anywhere, and whoever makes examples needs no file reader.
+`Rows` is a sequence of examples with a `RowReport`; every task has a subclass of it with its own views. `collect_rows`
+makes one of what a reader found: examples, and a `Dropped` for each row that cannot be one. `Example` and `TextRows`
+are those of labelled texts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, Generic, TypeVar, overload
 
-LabelValue = str | float | tuple[str, ...]
+T = TypeVar("T")
+R = TypeVar("R", bound="Rows[Any]")
 
 _LINES_SHOWN = 10
 
-
-@dataclass(frozen=True)
-class Example:
-    """A text, perhaps with a second one, and its label: a class, a number, or a tuple of classes."""
-
-    text: str
-    pair: str | None = None
-    label: LabelValue | None = None
-    row: int = 0  # the line in its file, from 1; 0 if it comes from none
+# === What was read ===
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """A row that was not used."""
+    """A row that was not used.
+
+    Args:
+        reason: Why.
+        path: Its file; `""` if it comes from none.
+        line: The line in its file, from 1.
+        place: Where it stands in a document that has no lines, such as `data[0].paragraphs[2]`.
+    """
 
     reason: str
     path: str
     line: int
+    place: str = ""
+
+    def error(self, what: str = "row") -> ValueError:
+        """The error of a reader that is strict."""
+        place = self.place or f"line {self.line}"
+        return ValueError(
+            f"{self.path}, {place}: {self.reason}; fix the {what}, or pass strict=False to leave it out and have it "
+            "reported."
+        )
 
 
 @dataclass(frozen=True)
@@ -48,7 +59,7 @@ class RowReport:
             counts[drop.reason] = counts.get(drop.reason, 0) + 1
         return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return {**asdict(self), "reasons": self.reasons}
 
@@ -62,24 +73,110 @@ class RowReport:
         return "\n".join(lines)
 
 
+# === Rows ===
+
+
 @dataclass(frozen=True)
-class Rows(Sequence):
-    """The examples of one or more files, in order. A slice is a tuple of examples.
+class Rows(Sequence[T], Generic[T]):
+    """Examples in order, and the report of what was read. A slice is a tuple of examples.
 
     Example:
-        >>> rows = Rows((Example("a fine film", label="good"),), RowReport((), 1, 1))
-        >>> rows[0].label, len(rows), rows.labels
-        ('good', 1, ['good'])
+        >>> rows = Rows(("a", "b"), RowReport((), 3, 2))
+        >>> rows[0], len(rows), rows[:1], rows.report.read
+        ('a', 2, ('a',), 3)
     """
 
-    examples: tuple[Example, ...]
+    examples: tuple[T, ...]
     report: RowReport
 
     def __len__(self) -> int:
         return len(self.examples)
 
-    def __getitem__(self, index):
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T, ...]: ...
+
+    def __getitem__(self, index: int | slice) -> T | tuple[T, ...]:
         return self.examples[index]
+
+
+def collect_rows(
+    make: Callable[[tuple[T, ...], RowReport], R],
+    found: Iterable[T | Dropped],
+    files: Iterable[str] = (),
+    *,
+    what: str = "row",
+    strict: bool = False,
+    nothing: str | None = None,
+) -> R:
+    """Keep the examples, and report the rows that were dropped; an error where no example is left.
+
+    Args:
+        make: Makes the rows of examples and their report: a subclass of `Rows`.
+        found: An example, or a `Dropped`, for each row.
+        files: What was read, for the report.
+        what: What a row is called in errors.
+        strict: Raises at the first bad row instead of reporting it.
+        nothing: The error where no example is left, if the files and the report do not say enough.
+
+    Example:
+        >>> rows = collect_rows(Rows, ["a", Dropped("empty text", "b.tsv", 2)], ["b.tsv"])
+        >>> rows.examples, str(rows.report).splitlines()[0]
+        (('a',), '2 rows read, 1 kept, 1 dropped')
+    """
+    kept: list[T] = []
+    dropped: list[Dropped] = []
+    for one in found:
+        if not isinstance(one, Dropped):
+            kept.append(one)
+            continue
+        if strict:
+            raise one.error(what)
+        dropped.append(one)
+    files = tuple(files)
+    rows = make(tuple(kept), RowReport(files, len(kept) + len(dropped), len(kept), tuple(dropped)))
+    if not kept:
+        raise ValueError(nothing or f"No usable {what} in {', '.join(files)}; {rows.report}")
+    return rows
+
+
+def found_in(path: str, rows: Iterable[tuple[int, T | str]]) -> Iterator[T | Dropped]:
+    """What `collect_rows` takes, from lines and what was found there: an example, or the reason why there is none.
+
+    Example:
+        >>> list(found_in("a.tsv", [(2, "empty text")]))
+        [Dropped(reason='empty text', path='a.tsv', line=2, place='')]
+    """
+    for line, found in rows:
+        yield Dropped(found, path, line) if isinstance(found, str) else found
+
+
+# === Labelled texts ===
+
+LabelValue = str | float | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text, perhaps with a second one, and its label: a class, a number, or a tuple of classes."""
+
+    text: str
+    pair: str | None = None
+    label: LabelValue | None = None
+    row: int = 0  # the line in its file, from 1; 0 if it comes from none
+
+
+@dataclass(frozen=True)
+class TextRows(Rows[Example]):
+    """Labelled texts, perhaps pairs of them.
+
+    Example:
+        >>> rows = collect_rows(TextRows, [Example("a fine film", label="good")])
+        >>> rows[0].label, len(rows), rows.labels
+        ('good', 1, ['good'])
+    """
 
     @property
     def texts(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""The nine GLUE tasks: their files → `Rows`, predictions → their own metrics, predictions → submission files.
+"""The nine GLUE tasks: their files → `TextRows`, predictions → their own metrics, predictions → submission files.
 
 Takes a task's name and the directory of the official download, gives what every other data set gives. A room of its own
 because each task has its own columns, metrics and words for labels; `data/glue_tasks.py` holds them as one table.
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_bert.data.glue_tasks import GLUE, GlueSplit, GlueTask, glue_task
-from keras_bert.data.labelled_texts import Dropped, RowReport, Rows, read_rows
+from keras_bert.data.labelled_texts import Dropped, RowReport, TextRows, read_rows
 from keras_bert.evaluation.class_arrays import class_numbers, finite_numbers
 from keras_bert.evaluation.reports import classification_report, regression_report
 
@@ -20,7 +20,7 @@ __all__ = ["GLUE", "GlueSplit", "GlueTask", "glue_metrics", "glue_score", "glue_
 # === Reading ===
 
 
-def read_glue(task: str | GlueTask, directory: str | os.PathLike, split: str) -> Rows:
+def read_glue(task: str | GlueTask, directory: str | os.PathLike, split: str) -> TextRows:
     """Reads a split of a task from the official files.
 
     Rows of train and dev that are broken are dropped and named in `.report`. A test set must be whole, because its
@@ -67,7 +67,7 @@ def _find(task: GlueTask, directory: Path, split: GlueSplit) -> Path:
     )
 
 
-def _mrpc_part(rows: Rows, path: Path, split: str) -> Rows:
+def _mrpc_part(rows: TextRows, path: Path, split: str) -> TextRows:
     """Train or dev of Microsoft's one file: dev is what `dev_ids.tsv` of the GLUE download lists."""
     ids = path.with_name("dev_ids.tsv")
     if not ids.is_file():
@@ -80,7 +80,7 @@ def _mrpc_part(rows: Rows, path: Path, split: str) -> Rows:
 
     examples = tuple(example for example in rows if belongs(example.row))
     dropped: tuple[Dropped, ...] = tuple(drop for drop in rows.report.dropped if belongs(drop.line))
-    return Rows(examples, RowReport(rows.report.files, len(examples) + len(dropped), len(examples), dropped))
+    return TextRows(examples, RowReport(rows.report.files, len(examples) + len(dropped), len(examples), dropped))
 
 
 # === Metrics ===

@@ -1,7 +1,7 @@
 """Whatever a user hands to `fit`, `evaluate` or `predict` → examples.
 
-Takes texts, pairs, a `tf.data.Dataset`, rows or a path; gives `Rows`. A room of its own because all tasks accept the
-same forms, and each form has its own way to be wrong.
+Takes texts, pairs, a `tf.data.Dataset`, rows or a path; gives `TextRows`. All tasks accept the same forms, and
+each form has its own way to be wrong.
 """
 
 import os
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.data.examples import Dropped, Example, RowReport, Rows
+from keras_bert.data.examples import Dropped, Example, LabelValue, TextRows, collect_rows
 from keras_bert.data.labelled_texts import read_rows
 
 
-def as_rows(x: Any, y: Any = None, *, numeric: bool = False, **columns) -> Rows:
+def as_rows(x: Any, y: Any = None, *, numeric: bool = False, **columns: Any) -> TextRows:
     """Examples from texts and labels, a dataset, a file, or rows that are read already.
 
     Args:
         x: Strings; pairs of strings; a dataset of `(text, label)` or `((text, pair), label)`, batched or not; the path
-            of a TSV, CSV or JSONL file; `Rows` or a list of `Example`.
+            of a TSV, CSV or JSONL file; `TextRows` or a list of `Example`.
         y: The labels, where `x` is strings or pairs.
         numeric: Whether the labels of a file are numbers.
         columns: For a file: arguments of `read_rows`.
@@ -36,18 +36,18 @@ def as_rows(x: Any, y: Any = None, *, numeric: bool = False, **columns) -> Rows:
         if y is not None:
             raise ValueError("A tf.data.Dataset brings its own labels: pass it as x alone.")
         x, y = _from_dataset(x)
-    if isinstance(x, Rows):
+    if isinstance(x, TextRows):
         return x
     x = list(x)
     if x and all(isinstance(item, Example) for item in x):
-        return Rows(tuple(x), RowReport((), len(x), len(x)))
+        return collect_rows(TextRows, x)
     labels = [None] * len(x) if y is None else [_label(value) for value in y]
     if len(labels) != len(x):
         raise ValueError(f"There are {len(x):,} texts and {len(labels):,} labels; expected one label for each text.")
     return _kept([_example(item, label, row) for row, (item, label) in enumerate(zip(x, labels, strict=True), 1)])
 
 
-def _example(item, label, row):
+def _example(item: Any, label: LabelValue | None, row: int) -> Example:
     if isinstance(item, (str, bytes)):
         return Example(_text(item), None, label, row)
     if isinstance(item, (tuple, list)) and len(item) == 2 and all(isinstance(part, (str, bytes)) for part in item):
@@ -55,16 +55,15 @@ def _example(item, label, row):
     raise TypeError(f"Text {row} is {item!r}; expected a string, or a pair of strings.")
 
 
-def _kept(examples):
+def _kept(examples: list[Example]) -> TextRows:
     """Empty texts are dropped and named, as in files."""
-    dropped = tuple(Dropped("empty text", "", example.row) for example in examples if not example.text.strip())
-    kept = tuple(example for example in examples if example.text.strip())
-    if not kept:
-        raise ValueError(f"All {len(examples):,} texts are empty; expected at least one with words.")
-    return Rows(kept, RowReport((), len(examples), len(kept), dropped))
+    found = [example if example.text.strip() else Dropped("empty text", "", example.row) for example in examples]
+    return collect_rows(
+        TextRows, found, nothing=f"All {len(examples):,} texts are empty; expected at least one with words."
+    )
 
 
-def _from_dataset(dataset):
+def _from_dataset(dataset: tf.data.Dataset) -> tuple[list[Any], list[Any]]:
     if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise ValueError("The dataset never ends; leave out repeat(): fit() goes through it as often as it needs.")
     spec = dataset.element_spec
@@ -85,11 +84,11 @@ def _from_dataset(dataset):
     return texts, labels
 
 
-def _text(value):
+def _text(value: str | bytes) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else value
 
 
-def _label(value):
+def _label(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if isinstance(value, np.ndarray):

@@ -58,7 +58,7 @@ def describe_labels(examples: Iterable) -> LabelSummary:
     """Counts the labels of examples, or bare labels.
 
     Args:
-        examples: `Example`s, `Rows`, or labels: classes, numbers, tuples of classes, None.
+        examples: `Example`s, `TextRows`, or labels: classes, numbers, tuples of classes, None.
 
     Example:
         >>> print(describe_labels(["good", "bad", "good", "good"]))

@@ -1,4 +1,4 @@
-"""Files of labelled texts → `Rows`: examples, and a report that names every row that was not used.
+"""Files of labelled texts → `TextRows`: examples, and a report that names every row that was not used.
 
 Takes TSV, CSV, JSONL or JSON paths and the columns that count, gives a sequence of `Example` with `.report`. A room of
 its own because every task reads its data here, and none may lose a row without a word. The values (`data/examples.py`)
@@ -10,13 +10,13 @@ import json
 import math
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from keras_bert.data.examples import Dropped, Example, LabelValue, RowReport, Rows
+from keras_bert.data.examples import Dropped, Example, LabelValue, RowReport, Rows, TextRows, collect_rows, found_in
 from keras_bert.data.label_statistics import LabelSummary, class_weights, describe_labels, stratified_split
-from keras_bert.data.tables import Record, find_format, read_records
+from keras_bert.data.tables import Record, file_list, find_format, read_records
 
 __all__ = [
     "Dropped",
@@ -24,6 +24,7 @@ __all__ = [
     "LabelSummary",
     "RowReport",
     "Rows",
+    "TextRows",
     "class_weights",
     "describe_labels",
     "read_rows",
@@ -60,7 +61,7 @@ def read_rows(
     allowed_labels: Collection[str] | None = None,
     keep_empty: bool = False,
     strict: bool = False,
-) -> Rows:
+) -> TextRows:
     """Reads examples, and reports every row that cannot be one.
 
     Args:
@@ -91,54 +92,40 @@ def read_rows(
         raise ValueError('label_separator="" separates nothing; pass the character between labels, such as "|".')
     columns = _Columns(text, pair, label)
     label_reader = _LabelReader(label_separator, numeric, None if allowed_labels is None else frozenset(allowed_labels))
-    files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
-    if not files:
-        raise ValueError("there is no file to read; pass at least one path.")
-    kept: list[tuple[str, Example]] = []
-    dropped: list[Dropped] = []
-    for path in [os.fspath(file) for file in files]:
+    files = file_list(path_or_paths)
+
+    def examples(path: str) -> Iterator[tuple[int, Example | str]]:
         records = read_records(path, format=format, delimiter=delimiter)
         width, cells_at = None, columns.asked
         if find_format(path, format) in ("tsv", "csv") and columns.with_header(header):
             width, cells_at = columns.locate(next(records, None), path)
         for record in records:
-            found = _example(record, cells_at, width, label_reader, keep_empty)
-            if isinstance(found, Example):
-                kept.append((path, found))
-            else:
-                dropped.append(Dropped(found, path, record.line))
-                _refuse(dropped, strict)
-    kept = _of_one_kind(kept, dropped, strict)
-    _check_lists(kept, dropped)
-    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
-    if not kept:
-        raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
-    return Rows(tuple(example for _, example in kept), report)
+            yield record.line, _example(record, cells_at, width, label_reader, keep_empty)
+
+    found = _of_one_kind([(path, one) for path in files for one in found_in(path, examples(path))])
+    if not strict:
+        _check_lists(found)
+    return collect_rows(TextRows, found, files, strict=strict)
 
 
-def _refuse(dropped: list[Dropped], strict: bool) -> None:
-    if strict:
-        raise ValueError(
-            f"{dropped[-1].path}, line {dropped[-1].line}: {dropped[-1].reason}; "
-            "mend the row, or pass strict=False to leave it out and have it reported."
-        )
-
-
-def _of_one_kind(kept: list[tuple[str, Example]], dropped: list[Dropped], strict: bool) -> list[tuple[str, Example]]:
+def _of_one_kind(found: list[tuple[str, Example | Dropped]]) -> list[Example | Dropped]:
     """Where some labels are lists all must be: a plain one among them is more likely a broken list than a class."""
-    if not any(isinstance(example.label, tuple) for _, example in kept):
-        return kept
-    for path, example in kept:
-        if isinstance(example.label, str):
-            dropped.append(Dropped("label is no list, as in other rows", path, example.row))
-            _refuse(dropped, strict)
-    return [(path, example) for path, example in kept if not isinstance(example.label, str)]
+    if not any(isinstance(one, Example) and isinstance(one.label, tuple) for _, one in found):
+        return [one for _, one in found]
+    return [
+        Dropped("label is no list, as in other rows", path, one.row)
+        if isinstance(one, Example) and isinstance(one.label, str)
+        else one
+        for path, one in found
+    ]
 
 
-def _check_lists(kept: list[tuple[str, Example]], dropped: list[Dropped]) -> None:
+def _check_lists(found: list[Example | Dropped]) -> None:
     """A broken list is a bad row; where most are broken, the file has lists in a form of its own."""
-    broken = [drop for drop in dropped if drop.reason == _BROKEN_LIST]
-    if len(broken) > sum(isinstance(example.label, tuple) and example.label != () for _, example in kept):
+    broken = [one for one in found if isinstance(one, Dropped) and one.reason == _BROKEN_LIST]
+    if len(broken) > sum(
+        isinstance(one, Example) and isinstance(one.label, tuple) and one.label != () for one in found
+    ):
         raise ValueError(
             f"{broken[0].path}, line {broken[0].line}: the label looks like a list and cannot be read as one, as in "
             f"{len(broken):,} rows; expected ['a', 'b'], with quotes and commas, or a|b with label_separator='|'."
@@ -195,7 +182,13 @@ class _Columns:
 # === Rows ===
 
 
-def _example(record: Record, cells_at: tuple, width: int | None, read_label, keep_empty: bool) -> Example | str:
+def _example(
+    record: Record,
+    cells_at: tuple,
+    width: int | None,
+    read_label: Callable[[object], tuple[LabelValue | None, str | None]],
+    keep_empty: bool,
+) -> Example | str:
     """The example of a record, or the reason why there is none."""
     if record.problem:
         return record.problem

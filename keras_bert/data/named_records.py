@@ -5,13 +5,15 @@ columns than a text, a second one and a label (`data/labelled_texts.py` knows th
 third sentence.
 """
 
-import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from keras_bert.data.examples import Dropped, RowReport
-from keras_bert.data.tables import find_format, read_records
+from keras_bert.data.examples import Dropped
+from keras_bert.data.tables import Record, find_format, read_records
+
+T = TypeVar("T")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -22,7 +24,7 @@ class NamedRecord:
 
     path: str
     line: int
-    cells: dict
+    cells: dict[Any, Any]
     problem: str | None = None
 
 
@@ -30,55 +32,34 @@ class BadRow(Exception):
     """Why a row cannot be used."""
 
 
-def read_named(paths: str | os.PathLike | Iterable[str | os.PathLike], *, header: bool = True) -> list[NamedRecord]:
-    """All rows of one file or several.
+def read_named(files: Iterable[str], *, header: bool = True) -> list[NamedRecord]:
+    """All rows of some files.
 
     Args:
-        paths: `.tsv`, `.txt`, `.csv`, `.jsonl`, `.json`, each also with `.gz`.
+        files: From `file_list`: `.tsv`, `.txt`, `.csv`, `.jsonl`, `.json`, each also with `.gz`.
         header: Whether the first line of a table names its columns; without it they have numbers alone, from 0.
 
     Example:
-        >>> read_named("stories.csv")[0].cells["ending0"]  # doctest: +SKIP
+        >>> read_named(["stories.csv"])[0].cells["ending0"]  # doctest: +SKIP
         'goes home.'
     """
-    files = file_list(paths)
-    if not files:
-        raise ValueError("There is no file to read; pass at least one path.")
     return [record for path in files for record in _read_file(path, header)]
 
 
-def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[str, ...]:
-    """One path or several as strings."""
-    given = [paths] if isinstance(paths, str | os.PathLike) else paths
-    return tuple(os.fspath(path) for path in given)
-
-
-def keep_good(records: Iterable[NamedRecord], make, files: tuple[str, ...], *, strict: bool = False):
-    """What `make` makes of each record's cells, and the report of those for which it raises `BadRow`.
+def make_examples(records: Iterable[NamedRecord], make: Callable[[dict[Any, Any], int], T]) -> Iterator[T | Dropped]:
+    """What `make` makes of each record, for `collect_rows`; a record for which it raises `BadRow` is dropped.
 
     Args:
         records: From `read_named`.
-        make: Takes cells and the line, gives a value.
-        files: What was read, for the report.
-        strict: Raises at the first bad row instead of reporting it.
+        make: Takes cells and the line, gives an example.
     """
-    kept, dropped = [], []
     for record in records:
         try:
             if record.problem is not None:
                 raise BadRow(record.problem)
-            kept.append(make(record.cells, record.line))
+            yield make(record.cells, record.line)
         except BadRow as error:
-            if strict:
-                raise ValueError(
-                    f"{record.path}, line {record.line}: {error}; mend the row, or pass strict=False to leave it out "
-                    "and have it reported."
-                ) from None
-            dropped.append(Dropped(str(error), record.path, record.line))
-    report = RowReport(files, len(kept) + len(dropped), len(kept), tuple(dropped))
-    if not kept:
-        raise ValueError(f"No usable row in {', '.join(files)}; {report}")
-    return tuple(kept), report
+            yield Dropped(str(error), record.path, record.line)
 
 
 def check_text(name: str, text: object, *, empty: bool = False) -> str:
@@ -92,7 +73,7 @@ def check_text(name: str, text: object, *, empty: bool = False) -> str:
     return text
 
 
-def _read_file(path, header):
+def _read_file(path: str, header: bool) -> Iterator[NamedRecord]:
     records, names = read_records(path), None
     is_table = find_format(path) in ("tsv", "csv")
     if is_table and header:
@@ -106,19 +87,20 @@ def _read_file(path, header):
         yield _named(path, record, names, is_table)
 
 
-def _named(path, record, names, is_table):
+def _named(path: str, record: Record, names: list[str] | None, is_table: bool) -> NamedRecord:
     if record.problem is not None:
         return NamedRecord(path, record.line, {}, record.problem)
     if not is_table:
         if not isinstance(record.cells, dict):
             return NamedRecord(path, record.line, {}, "not a JSON object")
         return NamedRecord(path, record.line, record.cells)
-    cells = dict(enumerate(record.cells))
+    row = list(record.cells or ())
+    cells: dict[Any, Any] = dict(enumerate(row))
     if names is None:
         return NamedRecord(path, record.line, cells)
     # More filled cells than the header names: a text holds the delimiter, and all after it would be read shifted.
-    if any(cell.strip() for cell in record.cells[len(names) :]):
+    if any(cell.strip() for cell in row[len(names) :]):
         return NamedRecord(path, record.line, {}, "too many columns")
-    if len(record.cells) < len(names):
+    if len(row) < len(names):
         return NamedRecord(path, record.line, {}, "too few columns")
-    return NamedRecord(path, record.line, cells | dict(zip(names, record.cells, strict=False)))
+    return NamedRecord(path, record.line, cells | dict(zip(names, row, strict=False)))

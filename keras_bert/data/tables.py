@@ -10,7 +10,7 @@ import gzip
 import json
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,19 @@ class Record:
     line: int  # of its first line, from 1; in a `.json` file the number of the entry
     cells: list | dict | None
     problem: str | None = None
+
+
+def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[str, ...]:
+    """One path or several as strings; an error where there is none.
+
+    Example:
+        >>> file_list("train.tsv")
+        ('train.tsv',)
+    """
+    files = tuple(os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths))
+    if not files:
+        raise ValueError("There is no file to read; pass at least one path.")
+    return files
 
 
 def find_format(path: str | os.PathLike, format: str | None = None) -> str:
@@ -104,7 +117,7 @@ def _read_text(path: str | os.PathLike) -> str:
 # === Formats ===
 
 
-def _line_records(lines: list[str], parse) -> Iterator[Record]:
+def _line_records(lines: list[str], parse: Callable[[str], list | dict | None]) -> Iterator[Record]:
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r")
         if not line.strip(" "):

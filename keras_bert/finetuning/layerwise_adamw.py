@@ -74,14 +74,26 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
     def _apply_weight_decay(self, variables):
         """Nothing: `update_step` decays, by the rate of the layer."""
 
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        # Keras corrects the bias anew for each variable, a third of the ops of a step: here it is done once.
+        step = ops.cast(self.iterations + 1, "float32")
+        rate = ops.cast(learning_rate, "float32")
+        correction = ops.sqrt(1 - ops.power(self.beta_2, step)) / (1 - ops.power(self.beta_1, step))
+        super()._backend_update_step(grads, trainable_variables, ops.stack([rate, rate * correction]))
+
     def update_step(self, gradient, variable, learning_rate):
+        """Update a variable; `learning_rate` has two numbers, the rate and the rate with Adam's bias correction."""
         index = self._get_variable_index(variable)
-        rate = ops.cast(learning_rate, variable.dtype) * self._factors[index]
+        rates = ops.cast(learning_rate, variable.dtype) * self._factors[index]
         if self.weight_decay and self._use_weight_decay(variable):
-            self.assign_sub(variable, rate * self.weight_decay * variable)
+            self.assign_sub(variable, rates[0] * self.weight_decay * variable)
         if self._anchors[index] is not None:
-            self.assign_sub(variable, rate * self.pretrained_decay * (variable - self._anchors[index]))
-        super().update_step(gradient, variable, rate)
+            self.assign_sub(variable, rates[0] * self.pretrained_decay * (variable - self._anchors[index]))
+        gradient = ops.cast(gradient, variable.dtype)
+        mean, square = self._momentums[index], self._velocities[index]
+        self.assign_add(mean, (gradient - mean) * (1 - self.beta_1))
+        self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
+        self.assign_sub(variable, rates[1] * mean / (ops.sqrt(square) + self.epsilon))
 
     def get_config(self):
         return {**super().get_config(), "layer_decay": self.layer_decay, "pretrained_decay": self.pretrained_decay}

@@ -7,8 +7,8 @@ from tiny_tasks import pretrained_directory, reviews
 
 from keras_bert import load_task
 from keras_bert.cli import main
-from keras_bert.cli.tasks.table import find_task
-from keras_bert.data.labelled_texts import Example, RowReport, Rows
+from keras_bert.data.labelled_texts import Example, RowReport, TextRows
+from keras_bert.tasks.base.registry import find_task
 from keras_bert.tasks.question_answering.files import as_questions
 from keras_bert.tasks.tagging.files import read_tagged
 
@@ -46,7 +46,7 @@ def test_pooling_is_the_user_s_choice(finetuned, tmp_path, capsys):
     assert main([*command, *flags, "--pooling", "mean"]) == 0
     assert load_task(tmp_path / "out").config.pooling == "mean"
     assert main([*command, "--pooling", "mean", "--task", "tagging"]) == 1
-    assert "--pooling is for --task classification" in capsys.readouterr().err
+    assert "--pooling is for --task aspect, classification, intent_slots, not for tagging" in capsys.readouterr().err
 
 
 def test_predict_answers(finetuned, capsys):
@@ -184,7 +184,7 @@ def test_kinds_come_from_all_rows(tmp_path, capsys):
 def test_whole_sentences_and_contexts_are_held_out(capsys):
     labels = ["good", "bad", "bad"]
     examples = [Example(f"text {row // 3}", f"aspect {row}", labels[row % 3], row) for row in range(90)]
-    train, validation = held_out("aspect", Rows(tuple(examples), RowReport((), 90, 90)))
+    train, validation = held_out("aspect", TextRows(tuple(examples), RowReport((), 90, 90)))
     assert len(validation) == 9 and not {row.text for row in train} & {row.text for row in validation}
     pairs = [(f"what {row}", f"it is in Rome {row // 4}") for row in range(80)]
     train, validation = held_out("question_answering", as_questions(pairs, ["Rome"] * 80))

@@ -20,7 +20,7 @@ from unittest import mock
 import keras
 import numpy as np
 import tensorflow as tf
-from artifacts import INDEX, ask, ask_finetuning, ask_model, ask_pretraining, ask_task, write_json
+from compat_artifacts import INDEX, ask, ask_finetuning, ask_model, ask_pretraining, ask_task, write_json
 
 import export
 import keras_bert

@@ -204,7 +204,7 @@ def test_every_bad_row_is_counted_and_named(tmp_path):
 
 
 def test_strict_raises_with_file_line_and_reason(tmp_path):
-    with pytest.raises(ValueError, match=r"bad\.tsv, line 3: too few columns; mend the row"):
+    with pytest.raises(ValueError, match=r"bad\.tsv, line 3: too few columns; fix the row"):
         read_rows(bad_file(tmp_path), strict=True)
 
 
@@ -233,7 +233,7 @@ def test_a_long_list_of_lines_is_cut_with_a_count(tmp_path):
 def test_empty_texts_can_be_kept(tmp_path):
     path = written(tmp_path, "a.tsv", "a\tb\n\tx\ny\t\n")
     assert len(read_rows(path, text="a", pair="b", label=None, keep_empty=True)) == 2
-    with pytest.raises(ValueError, match="no usable row") as caught:
+    with pytest.raises(ValueError, match="No usable row") as caught:
         read_rows(path, text="a", pair="b", label=None)
     assert "empty pair: 1 (line 3)" in str(caught.value)
 
@@ -245,7 +245,7 @@ def test_empty_texts_can_be_kept(tmp_path):
         ("a.tsv", "sentence\tlabel\nx\ty\n", {}, "no column named 'text'.*'sentence', 'label'.*Pass text="),
         ("a.tsv", "text\nx\n", {}, "label=None for a file without labels"),
         ("a.tsv", "text\ttext\tlabel\n", {}, "2 columns named 'text'"),
-        ("a.tsv", "text\tlabel\n", {}, "no usable row"),
+        ("a.tsv", "text\tlabel\n", {}, "No usable row"),
         ("a.tsv", "x\ty\n", {"header": False}, "header=False leaves columns without names"),
         ("a.tsv", "x\ty\n", {"header": "yes"}, "header='yes' is none of"),
         ("a.tsv", "x\ty\n", {"text": -1}, "count from 0"),
@@ -283,8 +283,8 @@ def test_rows_are_a_frozen_sequence(tmp_path):
 
 
 def test_reading_and_metrics_load_no_tensorflow():
-    modules = "rows", "glue", "metrics", "calibration"
-    code = "import sys\n" + "".join(f"import keras_bert.tasks.{name}\n" for name in modules)
+    modules = ("data.labelled_texts", "data.glue", "evaluation.reports", "evaluation.confidence")
+    code = "import sys\n" + "".join(f"import keras_bert.{name}\n" for name in modules)
     code += "print([m for m in ('tensorflow', 'keras', 'sklearn', 'scipy', 'matplotlib') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

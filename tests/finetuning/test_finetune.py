@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tiny_models import TINY, assert_same_weights, batch
-from tiny_tasks import CONFIG, VOCABULARY, pretrained_directory, reviews
+from tiny_tasks import DEEP_CONFIG, VOCABULARY, pretrained_directory, reviews
 
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.finetuning.best_weights import KeepBest, Score
@@ -538,7 +538,7 @@ FLIPPED = {"good": "bad", "bad": "good"}
 
 
 def classifier(directory=None, **options):
-    directory = pretrained_directory() if directory is None else directory
+    directory = pretrained_directory(DEEP_CONFIG) if directory is None else directory
     return TextClassifier.from_pretrained(directory, **{"labels": ["bad", "good"], "sequence_length": 16, **options})
 
 
@@ -559,7 +559,7 @@ def flipped(data):
 
 
 def other_weights(tmp_path):
-    encoder = bert_encoder(CONFIG.replace(initializer_range=0.1), seed=4)
+    encoder = bert_encoder(DEEP_CONFIG.replace(initializer_range=0.1), seed=4)
     save_pretrained(encoder, tmp_path / "model", tokenizer=BertTokenizer(VOCABULARY))
     return tmp_path / "model"
 

@@ -16,7 +16,7 @@ WORDS = f"{NEUTRAL} {GOOD} {BAD}".split()
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
 CONFIG = BertConfig(
     vocabulary_size=len(VOCABULARY),
-    num_layers=2,
+    num_layers=1,
     num_heads=2,
     hidden_dim=32,
     intermediate_dim=64,
@@ -24,11 +24,15 @@ CONFIG = BertConfig(
 )
 
 
+# One layer is enough for most tests, and is traced in half the time; this is for those that are about layers.
+DEEP_CONFIG = CONFIG.replace(num_layers=2)
+
+
 @functools.cache
-def pretrained_directory() -> Path:
+def pretrained_directory(config: BertConfig = CONFIG) -> Path:
     """A model directory with random weights that are large enough to learn from quickly."""
     directory = Path(tempfile.mkdtemp(prefix="tiny-bert-")) / "model"
-    encoder = bert_encoder(CONFIG.replace(initializer_range=0.1), seed=3)
+    encoder = bert_encoder(config.replace(initializer_range=0.1), seed=3)
     save_pretrained(encoder, directory, tokenizer=BertTokenizer(VOCABULARY))
     return directory
 

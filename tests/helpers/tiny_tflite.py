@@ -7,13 +7,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
-from tiny_tasks import CONFIG
+from tiny_tasks import DEEP_CONFIG
 
 from keras_bert.model.encoder import INPUT_NAMES, bert_encoder
 from keras_bert.model.heads import bert_model
 
 # Weights that are large enough for different texts to give different answers.
-_CONFIG = CONFIG.replace(initializer_range=0.3)
+_CONFIG = DEEP_CONFIG.replace(initializer_range=0.3)
 
 
 @functools.cache

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 from places import ROOT
@@ -28,8 +29,8 @@ ORDER = {
     "export": (
         "recipes",
         "file",
-        "runtime",
         "tasks",
+        "runtime",
         "distillation",
         "serving",
         "verification",
@@ -41,6 +42,9 @@ ORDER = {
         "cli",
     ),
 }
+
+# Underscore names of other libraries that happen to be ours, too: namedtuple's, and Keras's.
+OF_LIBRARIES = {"_replace", "_value"}
 
 
 def imported_modules(path):
@@ -75,6 +79,51 @@ def test_imports_point_left(top):
     assert not late, "\n".join(late)
 
 
+def test_no_folder_has_more_than_fourteen_modules():
+    for top in ORDER:
+        for folder in [ROOT / top, *(path for path in (ROOT / top).rglob("*") if path.is_dir())]:
+            modules = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
+            assert len(modules) <= 14, f"{folder.relative_to(ROOT)} has {len(modules)} modules: {modules}"
+
+
+def package_of(path):
+    """`keras_bert/tasks/base/task.py` → `("keras_bert", "tasks")`."""
+    return path.relative_to(ROOT).parts[:2]
+
+
+def underscored(path):
+    """The names with one underscore in front that a module defines, and those that it takes from somewhere else."""
+    defined, used = set(), {}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+                defined.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                defined.add(name)
+            case ast.Attribute(attr=name):
+                used.setdefault(name, node.lineno)
+            case ast.ImportFrom(module=str(module), names=names) if module.split(".")[0] in ORDER:
+                used.update((alias.name, node.lineno) for alias in names)
+    private = {name for name in {*defined, *used} if name.startswith("_") and not name.startswith("__")}
+    return defined & private, {name: line for name, line in used.items() if name in private}
+
+
+def test_no_package_uses_the_underscore_names_of_another():
+    """A name with an underscore is its package's own business: what others need has a public name."""
+    found = {path: underscored(path) for top in ORDER for path in (ROOT / top).rglob("*.py")}
+    owners = {}
+    for path, (defined, _) in found.items():
+        for name in defined:
+            owners.setdefault(name, set()).add(package_of(path))
+    foreign = [
+        f"{path.relative_to(ROOT)}:{line} uses {name} of {sorted(owners[name])}"
+        for path, (_, used) in found.items()
+        for name, line in used.items()
+        if name in owners and package_of(path) not in owners[name] and name not in OF_LIBRARIES
+    ]
+    assert not foreign, "\n".join(foreign)
+
+
 def test_keras_bert_never_imports_export_and_nothing_imports_examples():
     for package in ("keras_bert", "export"):
         for path in (ROOT / package).rglob("*.py"):
@@ -97,3 +146,13 @@ def test_public_names_resolve_and_have_docstrings():
         for name in set(package.__all__) - {"__version__"}:
             assert getattr(package, name).__doc__, name
             assert name in dir(package)
+
+
+@pytest.mark.parametrize("top", ORDER)
+def test_type_checkers_see_the_same_public_names(top):
+    package = import_module(top)
+    tree = ast.parse((ROOT / top / "__init__.py").read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)]
+    seen = [(alias.name, line.module) for line in block.body for alias in line.names if alias.name == alias.asname]
+    assert sorted(seen) == sorted((name, f"{top}.{home}") for name, home in package._HOMES.items())
+    assert set(package.__all__) - {"__version__"} == set(package._HOMES)

@@ -104,6 +104,8 @@ def _check_command(words, line):
 
 
 def _exit_code(words):
+    if words[0] == "--import":  # the task is known when the page's file is imported
+        words = [word for before, word in zip(["", *words], words, strict=False) if "--task" not in (before, word)]
     try:
         make_parser().parse_args(words)
     except SystemExit as stop:  # --help ends with 0

@@ -23,7 +23,7 @@ from unicode_fuzz import random_texts
 import export.runtime
 from export.file.archive import append_files, read_files
 from export.file.metadata import add_metadata, describe_task
-from export.tasks.outputs import app_model
+from export.tasks.base.app_model import app_model
 from export.tflite.conversion import convert
 from keras_bert.model.config import BertConfig
 from keras_bert.model.heads import bert_model

@@ -11,10 +11,10 @@ import pytest
 import keras_bert
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.cli import main, make_parser
-from keras_bert.cli.tasks.table import find_task
 from keras_bert.decoding.labels import AspectPolarity
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
+from keras_bert.tasks.base.registry import find_task
 from keras_bert.tasks.classification.aspect import AspectClassifier
 from keras_bert.tasks.classification.aspect_files import read_aspects
 from keras_bert.text.tokenizer import BertTokenizer
@@ -131,7 +131,7 @@ def test_terms_with_their_offsets(xml):
     assert {drop.reason: drop.line for drop in rows.report.dropped}["aspect is not at its offset"] == 8
     assert [row.label for row in read_aspects(xml, conflict="keep")] == ["positive", "conflict", "neutral"]
     assert [row.pair for row in read_aspects(xml, label=None)][-1] == "was"
-    with pytest.raises(ValueError, match="line 8: aspect is not at its offset; mend it"):
+    with pytest.raises(ValueError, match="line 8: aspect is not at its offset; fix the row"):
         read_aspects(xml, strict=True)
 
 
@@ -189,7 +189,7 @@ def test_opinions_of_2015_and_2016(tmp_path):
         ("<sentences><sentence></sentences>", "no whole XML document: mismatched tag"),
         ("<sentences>&undefined;</sentences>", "no whole XML document: undefined entity"),
         ("", "no whole XML document: no element found"),
-        ("<sentences/>", "no usable row"),
+        ("<sentences/>", "No usable row"),
     ],
 )
 def test_what_is_no_plain_xml_is_refused(tmp_path, content, words):

@@ -17,12 +17,12 @@ from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.batching.shared_rows import PackedShape, packed_batches
 from keras_bert.checkpoint import CheckpointError, load_model, save_pretrained
 from keras_bert.cli import main
-from keras_bert.cli.tasks import table as tasks
 from keras_bert.decoding.entities import Entity
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder, with_example_starts
 from keras_bert.model.heads import bert_model
 from keras_bert.model.weights import copy_weights
+from keras_bert.tasks.relation.commands import find_negative
 from keras_bert.tasks.relation.marked_text import MarkedText
 from keras_bert.tasks.relation.rows import choose_markers, pack_marked
 from keras_bert.tasks.relation.task import RelationClassifier
@@ -37,7 +37,7 @@ NOUNS, VERBS, OTHERS = (
 VOCABULARY = ["[PAD]", *UNUSED, "[UNK]", "[CLS]", "[SEP]", "[MASK]", "$", "##s", *NOUNS, *VERBS, *OTHERS]
 CONFIG = BertConfig(
     vocabulary_size=len(VOCABULARY),
-    num_layers=2,
+    num_layers=1,
     num_heads=2,
     hidden_dim=48,
     intermediate_dim=64,
@@ -372,7 +372,7 @@ def test_relations_have_a_negative_label(tmp_path, capsys):
     assert finetune("named", "--negative-label", "a:b") == 0
     assert keras_bert.load_task(tmp_path / "named").negative_label == "a:b"
     assert "is taken as the label" not in capsys.readouterr().err
-    assert tasks._find_negative(SimpleNamespace(negative_label=""), ["Other", "a"]) is None
-    assert tasks._find_negative(SimpleNamespace(negative_label=None), ["a", "b"]) is None
+    assert find_negative(SimpleNamespace(negative_label=""), ["Other", "a"]) is None
+    assert find_negative(SimpleNamespace(negative_label=None), ["a", "b"]) is None
     assert finetune("none", "--negative-label", "Other") == 1
     assert "--negative-label 'Other' is none of the labels 'a:b', 'c:d', 'no_relation'" in capsys.readouterr().err

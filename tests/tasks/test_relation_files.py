@@ -102,7 +102,7 @@ def test_semeval_files_with_faults_that_are_counted(tmp_path):
     }
     assert {drop.reason: drop.line for drop in rows.report.dropped}["missing label"] == 16
     assert rows.label_names == ["Component-Whole(e1,e2)", "Other"]
-    with pytest.raises(ValueError, match="TRAIN_FILE.TXT, line 5: missing tag <e2>; mend it"):
+    with pytest.raises(ValueError, match="TRAIN_FILE.TXT, line 5: missing tag <e2>; fix the row"):
         read_relations(path, strict=True)
     assert read_relations(path, allowed_labels=["Other"]).report.reasons["unknown label"] == 1
     with gzip.open(tmp_path / "again.txt.gz", "wb") as file:
@@ -162,7 +162,7 @@ def test_jsonl_with_tags_and_with_places(tmp_path):
     }
     assert len(read_relations(path, label=None)) == 3
     path.write_text("{}\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="no usable row"):
+    with pytest.raises(ValueError, match="No usable row"):
         read_relations(path)
 
 

@@ -37,7 +37,7 @@ TOLD = {
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *OTHERS, *TOLD, "##son", "##ville"]
 CONFIG = BertConfig(
     vocabulary_size=len(VOCABULARY),
-    num_layers=2,
+    num_layers=1,
     num_heads=2,
     hidden_dim=64,
     intermediate_dim=64,
@@ -317,7 +317,7 @@ def test_conll_files_are_read_and_bad_sentences_named(tmp_path):
         read_tagged(tmp_path / "a.conll", label=2, strict=True)
     with pytest.raises(TypeError, match="pass numbers"):
         read_tagged(tmp_path / "a.conll", label="ner")
-    with pytest.raises(ValueError, match="no usable sentence"):
+    with pytest.raises(ValueError, match="No usable sentence"):
         read_tagged(write(tmp_path / "b.conll", "Rome LOC\n"))
     (tmp_path / "c.bmes.gz").write_bytes(gzip.compress("常 B-NAME\n建 E-NAME\n\n".encode() + b"\xff O\n"))
     packed = read_tagged(tmp_path / "c.bmes.gz")

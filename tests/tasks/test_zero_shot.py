@@ -9,7 +9,7 @@ from keras_bert.model.heads import bert_model
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.classification.task import TextClassifier
 from keras_bert.tasks.similarity.task import SentenceEmbedder
-from keras_bert.tasks.zero_shot import ZeroShotClassifier
+from keras_bert.tasks.zero_shot.task import ZeroShotClassifier
 
 THREE = ["contradiction", "neutral", "ENTAILMENT"]
 TEXTS = ["the film was good and fine", "a dull plot"]

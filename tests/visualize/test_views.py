@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 from places import HELPERS
-from tiny_tasks import CONFIG, VOCABULARY, pretrained_directory
+from tiny_tasks import DEEP_CONFIG, VOCABULARY, pretrained_directory
 
 import keras_bert
 from keras_bert import visualize
@@ -24,7 +24,9 @@ HOSTILE = "a </span><script>alert('x')</script> & \"good\" film"
 @pytest.fixture(scope="module")
 def classifier():
     """Weights wide enough that a word moves the logits by more than rounding does."""
-    task = keras_bert.TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good", "so <so>"])
+    task = keras_bert.TextClassifier.from_pretrained(
+        pretrained_directory(DEEP_CONFIG), labels=["bad", "good", "so <so>"]
+    )
     random = np.random.default_rng(0)
     for weight in task.model.get_layer("classifier").weights:
         weight.assign(random.normal(0, 2.0, weight.shape))
@@ -33,7 +35,7 @@ def classifier():
 
 @pytest.fixture(scope="module")
 def encoder():
-    return keras_bert.load_encoder(pretrained_directory())
+    return keras_bert.load_encoder(pretrained_directory(DEEP_CONFIG))
 
 
 class Page(html.parser.HTMLParser):
@@ -80,7 +82,7 @@ def test_the_room_is_found_by_its_name():
 def test_attention_is_the_encoders_own(encoder):
     model, tokenizer = encoder
     view = visualize.attention(model, ("the film", "was good"), tokenizer=tokenizer)
-    twin = bert_encoder(CONFIG.replace(initializer_range=0.1), return_attentions=True)
+    twin = bert_encoder(DEEP_CONFIG.replace(initializer_range=0.1), return_attentions=True)
     twin.set_weights(model.get_weights())
     batch = keras_bert.pack(tokenizer, ["the film"], ["was good"])
     expected = np.stack([np.asarray(layer)[0] for layer in twin(batch)["attentions"]])
@@ -166,7 +168,7 @@ def test_token_vectors_give_the_models_own_answer(classifier):
 
 
 def test_other_tasks_choose_their_number():
-    directory = pretrained_directory()
+    directory = pretrained_directory(DEEP_CONFIG)
     tagger = keras_bert.EntityTagger.from_pretrained(directory, labels=["THING"])
     view = visualize.attributions(tagger, TEXT, label="B-THING", token="film", steps=8)
     place = view.tokens.index("film")
@@ -186,7 +188,7 @@ def test_other_tasks_choose_their_number():
 
 
 def test_relations_show_their_markers():
-    directory = pretrained_directory()
+    directory = pretrained_directory(DEEP_CONFIG)
     task = keras_bert.RelationClassifier.from_pretrained(
         directory, labels=["x", "y"], markers=("a", "it", "is", "very")
     )
@@ -245,7 +247,7 @@ def test_mask_patterns(encoder):
 def test_pages_need_nothing_from_outside_and_escape_texts(classifier):
     tokens = [*VOCABULARY, "<", ">", "/", "script", "##script", "&", '"', "'"]
     task = classifier.on_encoder(
-        CONFIG.replace(vocabulary_size=len(tokens)), tokenizer=keras_bert.BertTokenizer(tokens)
+        DEEP_CONFIG.replace(vocabulary_size=len(tokens)), tokenizer=keras_bert.BertTokenizer(tokens)
     )
     for name, view in all_views(task, HOSTILE).items():
         page = Page(view.html())
@@ -292,8 +294,8 @@ def test_attributions_on_jax():
 import sys; sys.path.insert(0, {str(HELPERS)!r})
 import keras, keras_bert, numpy as np
 from keras_bert import visualize
-from tiny_tasks import CONFIG, VOCABULARY
-model = keras_bert.bert_model(CONFIG.replace(initializer_range=0.3), "classification", num_classes=2, seed=5)
+from tiny_tasks import DEEP_CONFIG, VOCABULARY
+model = keras_bert.bert_model(DEEP_CONFIG.replace(initializer_range=0.3), "classification", num_classes=2, seed=5)
 tokenizer = keras_bert.BertTokenizer(VOCABULARY)
 view = visualize.attributions(model, {TEXT!r}, label=1, tokenizer=tokenizer, tolerance=1e-3)
 print(abs(view.gap) <= 1e-3 * (1 + abs(view.score - view.baseline_score)), keras.backend.backend(), len(view.values))

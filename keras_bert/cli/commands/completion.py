@@ -38,7 +38,7 @@ def completion_script(parser: FrontPage, shell: str) -> str:
         import shtab
     except ImportError as error:
         raise ImportError('Completion needs shtab: pip install "keras-bert-edge[completion]".') from error
-    for command in parser.commands.choices.values():
+    for command in (parser, *parser.commands.choices.values()):
         for action in command._actions:
             takes_words = action.nargs != 0 and not action.choices
             if takes_words and action.type in (None, Path):  # a path, or nothing that a shell could guess

@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-from keras_bert.cli.data_flags import add_data_arguments
+from keras_bert.cli.data_flags import add_data_arguments, check_flags
+from keras_bert.cli.models import add_label_arguments, open_task
 from keras_bert.cli.output import add_command
-from keras_bert.cli.tasks.flags import check_flags
-from keras_bert.cli.tasks.sentences import add_label_arguments, open_task
-from keras_bert.cli.tasks.table import find_task
 from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.base.registry import find_task
 
 
 def add(commands) -> None:
@@ -27,8 +26,7 @@ def run(arguments) -> dict:
     """How good a fine-tuned model is on labelled texts."""
     task = open_task(arguments)
     check_flags(arguments, task.name)
-    kind = getattr(task, "kind", None)
-    rows = find_task(task.name).read(arguments, arguments.data, arguments.split, kind)
+    rows = find_task(task.name).read(arguments, arguments.data, arguments.split, task)
     report = task.evaluate(rows)
     numbers = report.to_dict()
     if arguments.plots is not None:
@@ -38,8 +36,9 @@ def run(arguments) -> dict:
     if arguments.json:
         return numbers
     print(report)
-    if rows.report.dropped:
-        print(rows.report)
+    read = getattr(rows, "report", None)
+    if read is not None and read.dropped:
+        print(read)
     done = {"output": str(arguments.output)} if arguments.output else {}
     return done | ({"plots": str(arguments.plots)} if arguments.plots else {}) or {"examples": len(rows)}
 

@@ -6,13 +6,13 @@ command goes on where it was.
 
 import shutil
 import sys
+from argparse import ArgumentTypeError
 from pathlib import Path
 
-from keras_bert.cli.data_flags import add_data_arguments
-from keras_bert.cli.output import add_command, note
-from keras_bert.cli.tasks.flags import check_flags
-from keras_bert.cli.tasks.table import TASKS, find_kind, find_task
-from keras_bert.model.config import POOLINGS
+from keras_bert.cli.data_flags import add_data_arguments, add_flags, check_flags
+from keras_bert.cli.output import add_command
+from keras_bert.tasks.base.registry import find_task, registered_tasks
+from keras_bert.tasks.base.task_flags import is_given
 
 RECIPES = ("standard", "few_sample", "frozen", "lora", "bitfit")
 
@@ -29,26 +29,12 @@ def add(commands) -> None:
     )
     command.add_argument("output", type=Path, help="the model directory to write")
     command.add_argument("--model", default="all-MiniLM-L6-v2", help="pretrained weights (default: %(default)s)")
-    command.add_argument("--task", choices=tuple(TASKS), default="classification", help="default: %(default)s")
     command.add_argument(
-        "--kind",
-        choices=("single_label", "multi_label", "regression"),
-        help="of classification (default: found from the labels; numbers with fractions are regression)",
-    )
-    command.add_argument(
-        "--score-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="of similarity, such as 0 5"
-    )
-    command.add_argument(
-        "--pooling",
-        choices=POOLINGS,
-        help="what a classifier reads: the first token or the mean of all (default: what suits the model)",
-    )
-    command.add_argument("--head", choices=("softmax", "crf"), help="of a tagger (default: softmax)")
-    command.add_argument(
-        "--negative-label",
-        metavar="LABEL",
-        help="of relations: texts with none of them, which F1 leaves out (default: Other, no_relation, NA or none, "
-        "where there is one; '' counts every label)",
+        "--task",
+        type=_task_name,
+        choices=tuple(registered_tasks()),
+        default="classification",
+        help="default: %(default)s",
     )
     command.add_argument(
         "--validation",
@@ -71,13 +57,7 @@ def add(commands) -> None:
         type=int,
         help="the most tokens (default: 128; for questions 384, for intents and slots 64)",
     )
-    group.add_argument(
-        "--target-length",
-        type=int,
-        help="of seq2seq: the most tokens to write (default: a quarter of the row, at most 64)",
-    )
-    group.add_argument("--label-smoothing", type=float, help="of seq2seq: 0.1 is usual (default: 0)")
-    group.add_argument("--windows", action="store_true", help="read longer texts in windows instead of cutting them")
+    add_flags(command.add_argument_group("settings of single tasks"), "flags", "fit_flags", name_tasks=True)
 
 
 def run(arguments) -> dict:
@@ -88,13 +68,14 @@ def run(arguments) -> dict:
         raise ValueError(f"--average with --seeds {arguments.seeds[0]}: expected two or more runs to average.")
     check_flags(arguments, arguments.task)
     keep_freed_memory()
-    commands = find_task(arguments.task)
-    rows, train, validation = _read(arguments, commands)
-    task = commands.make(arguments, rows)
+    entry = find_task(arguments.task)
+    if arguments.sequence_length is None:
+        arguments.sequence_length = entry.sequence_length
+    task, train, validation = _make(arguments, entry)
     names = ("learning_rate", "epochs", "steps", "batch_size")
     changes = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
-    if arguments.label_smoothing is not None:
-        changes["label_smoothing"] = arguments.label_smoothing
+    own = [flag.dest for flag in entry.fit_flags if is_given(arguments, flag.dest)]
+    changes |= {name: getattr(arguments, name) for name in own}
     if arguments.seeds:
         changes["seeds"] = tuple(arguments.seeds)
     if arguments.average:
@@ -122,20 +103,26 @@ def run(arguments) -> dict:
     }
 
 
-def _read(arguments, commands):
-    """All rows, which name the classes; those to train on, and those to measure on."""
-    kind = find_kind(arguments, None) if arguments.task == "classification" else None
-    rows = commands.read(arguments, arguments.data, "train", kind)
-    if kind == "single_label" and find_kind(arguments, rows) == "regression":
-        note("the labels are numbers with fractions, so this is regression; --kind single_label makes classes of them.")
-        kind = "regression"
-        rows = commands.read(arguments, arguments.data, "train", kind)
-    _say(arguments, str(rows.report))
+def _task_name(word):
+    try:
+        return find_task(word).name
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def _make(arguments, entry):
+    """An untrained task that knows all classes of the data, the rows to train on, and those to measure on."""
+    if arguments.validation and not Path(arguments.validation).exists():  # before the model is loaded
+        raise FileNotFoundError(f"{arguments.validation} is not there; expected a file to measure on.")
+    rows = entry.read(arguments, arguments.data, "train", None)
+    if (report := getattr(rows, "report", None)) is not None:
+        _say(arguments, str(report))
     if arguments.glue or arguments.validation:
-        return rows, rows, commands.read(arguments, arguments.validation or arguments.data, "dev", kind)
-    train, validation = commands.hold_out(rows)
+        task = entry.make_task(arguments, rows)
+        return task, rows, entry.read(arguments, arguments.validation or arguments.data, "dev", task)
+    train, validation = entry.hold_out(rows)
     _say(arguments, f"no --validation: {len(validation):,} of {len(rows):,} rows are held out to measure on")
-    return rows, train, validation
+    return entry.make_task(arguments, rows), train, validation
 
 
 def _say(arguments, words):

@@ -4,7 +4,7 @@ import json
 import sys
 from pathlib import Path
 
-from keras_bert.cli.data_flags import answer_filled, is_blank, read_lines
+from keras_bert.cli.lines import answer_filled, is_blank, read_lines
 from keras_bert.cli.output import add_command
 from keras_bert.system.atomic_files import write_whole
 

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from keras_bert.cli.data_flags import answer_filled, is_blank, read_lines
+from keras_bert.cli.lines import answer_filled, is_blank, read_lines
+from keras_bert.cli.models import add_label_arguments, open_task
 from keras_bert.cli.output import add_command
-from keras_bert.cli.tasks.sentences import add_label_arguments, open_task
-from keras_bert.cli.tasks.table import find_task
 from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.base.registry import find_task
 
 
 def add(commands) -> None:
@@ -29,16 +29,17 @@ def add(commands) -> None:
 def run(arguments) -> dict:
     """The answers of a fine-tuned model."""
     texts, task = _texts(arguments), open_task(arguments)
-    commands = find_task(task.name)
-    answers = answer_filled(texts, lambda filled: [commands.plain(answer) for answer in commands.ask(task, filled)])
+    entry = find_task(task.name)
+    answers = answer_filled(texts, lambda filled: entry.ask(task, filled))
+    plain = [None if is_blank(text) else entry.plain(answer) for text, answer in zip(texts, answers, strict=True)]
     if arguments.output is not None:
-        lines = [{"text": text, "answer": answer} for text, answer in zip(texts, answers, strict=True)]
+        lines = [{"text": text, "answer": answer} for text, answer in zip(texts, plain, strict=True)]
         write_whole(arguments.output, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
         return {"output": str(arguments.output), "texts": len(texts)}
     if arguments.json:
-        return {"texts": texts, "answers": answers}
+        return {"texts": texts, "answers": plain}
     return {
-        _shown(text): commands.words(answer) for text, answer in zip(texts, answers, strict=True) if not is_blank(text)
+        _shown(text): entry.words(answer) for text, answer in zip(texts, answers, strict=True) if not is_blank(text)
     }
 
 

@@ -1,40 +1,27 @@
 """Which task a directory holds: its settings file, and `load_task`, which finds the class by itself.
 
-Takes a directory that `Task.save` wrote, gives the task. A room of its own because it knows all tasks by name without
-importing them: a new task is a row in `TASKS`.
+Takes a directory that `Task.save` wrote, gives the task. A directory says the task's name and no more: which class that
+is, and which module is imported, the registry says (`tasks/base/registry.py`).
 """
 
 import json
 import os
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.checkpoint.files import finish_writing
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.system.atomic_files import write_whole
+from keras_bert.tasks.base.registry import find_task
 
 if TYPE_CHECKING:
     from keras_bert.tasks.base.task import Task
 
 SETTINGS = "keras_bert_task.json"
-# Where each task lives; `load_task` imports what it needs and nothing else.
-TASKS = {
-    "aspect": "keras_bert.tasks.classification.aspect:AspectClassifier",
-    "classification": "keras_bert.tasks.classification.task:TextClassifier",
-    "intent_slots": "keras_bert.tasks.intent_slots.task:IntentSlots",
-    "multiple_choice": "keras_bert.tasks.multiple_choice.task:MultipleChoice",
-    "question_answering": "keras_bert.tasks.question_answering.task:QuestionAnswerer",
-    "relation": "keras_bert.tasks.relation.task:RelationClassifier",
-    "seq2seq": "keras_bert.tasks.generation.task:Seq2Seq",
-    "similarity": "keras_bert.tasks.similarity.task:SentenceEmbedder",
-    "tagging": "keras_bert.tasks.tagging.task:EntityTagger",
-    "zero_shot": "keras_bert.tasks.zero_shot:ZeroShotClassifier",
-}
 
 
 def load_task(directory_or_name: str | os.PathLike) -> "Task":
-    """Open a saved task of whichever kind.
+    """Open a saved task of whichever kind: one of the library's, or one that `register_task` has made known.
 
     Example:
         ```python
@@ -43,11 +30,12 @@ def load_task(directory_or_name: str | os.PathLike) -> "Task":
         ```
     """
     directory = find_directory(directory_or_name)
-    name = read_settings(directory)["task"]
-    if name not in TASKS:
-        raise ValueError(f"{directory} holds the task {name!r}; this version knows {', '.join(TASKS)}.")
-    module, _, cls = TASKS[name].partition(":")
-    return getattr(import_module(module), cls).load(directory)
+    name: Any = read_settings(directory).get("task")
+    try:
+        entry = find_task(name)
+    except ValueError as error:
+        raise ValueError(f"{directory} was not opened. {error}") from None
+    return entry.load_class().load(directory)
 
 
 def read_settings(directory: str | os.PathLike) -> dict:

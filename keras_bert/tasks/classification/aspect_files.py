@@ -1,20 +1,21 @@
 """SemEval's XML, TSV and JSONL → rows of sentence, aspect and polarity, and a report of what was not used.
 
-Takes paths, gives `Rows` whose examples have the aspect as their second text; those from XML know where it stands. A
-room beside `data/labelled_texts.py`, because one sentence here makes a row for each of its aspects. XML comes from
-anywhere: a document with a DOCTYPE, in which entities could be declared that grow without end or name other files, is
-refused.
+Takes paths, gives `TextRows` whose examples have the aspect as their second text; those from XML know where it stands.
+One sentence makes a row for each of its aspects. XML comes from anywhere: a document with a DOCTYPE, in which entities
+could be declared that grow without end or name other files, is refused.
 """
 
 import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NoReturn
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-from keras_bert.data.examples import Dropped, Example, RowReport, Rows
+from keras_bert.data.examples import Dropped, Example, TextRows, collect_rows, found_in
 from keras_bert.data.labelled_texts import read_rows
+from keras_bert.data.tables import file_list
 
 KINDS = ("terms", "categories")
 CONFLICT = "conflict"  # a sentence that says good and bad of one aspect
@@ -41,7 +42,7 @@ def read_aspects(
     pair: str | int = "aspect",
     label: str | int | None = "label",
     strict: bool = False,
-) -> Rows:
+) -> TextRows:
     """Reads sentences with aspects and polarities, and reports every row that cannot be used.
 
     Args:
@@ -64,34 +65,30 @@ def read_aspects(
     for name, value, known in (("kind", kind, KINDS), ("conflict", conflict, ("drop", "keep"))):
         if value not in known:
             raise ValueError(f"{name}={value!r}: expected one of {', '.join(map(repr, known))}.")
-    files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
-    if not files:
-        raise ValueError("there is no file to read; pass at least one path.")
-    kept: list = []
-    dropped: list[Dropped] = []
-    for path in [os.fspath(file) for file in files]:
+    files = file_list(path_or_paths)
+
+    def aspects(path: str) -> Iterator[Example | Dropped]:
         if path.lower().endswith(".xml"):
-            rows = list(_from_xml(path, kind, has_labels=label is not None))
+            yield from found_in(path, _from_xml(path, kind, has_labels=label is not None))
         else:
             read = read_rows(path, text=text, pair=pair, label=label, strict=strict)
-            rows = [(example.row, example) for example in read]
-            dropped += read.report.dropped
-        for line, found in rows:
-            if isinstance(found, Example) and found.label == CONFLICT and conflict == "drop":
-                dropped.append(Dropped(CONFLICT, path, line))
-            elif isinstance(found, Example):
-                kept.append(found)
-            elif strict:
-                raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
+            yield from (*read.report.dropped, *read)
+
+    def wanted(path: str) -> Iterator[Example | Dropped]:
+        for one in aspects(path):
+            if isinstance(one, Dropped):
+                if strict:
+                    raise one.error()
+                yield one
             else:
-                dropped.append(Dropped(found, path, line))
-    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
-    if not kept:
-        raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
-    return Rows(tuple(kept), report)
+                is_left_out = conflict == "drop" and one.label == CONFLICT
+                yield Dropped(CONFLICT, path, one.row) if is_left_out else one
+
+    # Not strict=strict: what is left out as asked is no bad row.
+    return collect_rows(TextRows, (one for path in files for one in wanted(path)), files)
 
 
-def _from_xml(path, kind, *, has_labels) -> Iterator[tuple[int, AspectExample | str]]:
+def _from_xml(path: str, kind: str, *, has_labels: bool) -> Iterator[tuple[int, AspectExample | str]]:
     """The aspects of all sentences: an example, or the reason why there is none, and its line."""
     root, lines = parse_xml(path)
     element, name = _ELEMENTS[kind]
@@ -112,7 +109,7 @@ def _from_xml(path, kind, *, has_labels) -> Iterator[tuple[int, AspectExample | 
             yield lines[opinion], "opinion of a whole review"
 
 
-def _example(text, element, name, line, has_labels):
+def _example(text: str, element: ElementTree.Element, name: str, line: int, has_labels: bool) -> AspectExample | str:
     aspect, label = (element.get(name) or "").strip(), (element.get("polarity") or "").strip()
     if not text.strip():
         return "empty text"
@@ -122,16 +119,16 @@ def _example(text, element, name, line, has_labels):
         return "opinion without a term (target NULL)"
     if has_labels and not label:
         return "missing label"
-    label = label if has_labels else None
+    known = label if has_labels else None
     if name == "category":
-        return AspectExample(text, aspect, label, line)
+        return AspectExample(text, aspect, known, line)
     places = [element.get(key, "") for key in ("from", "to")]
     if not all(re.fullmatch("[0-9]+", place) for place in places):
         return "offset is no number"
     start, end = map(int, places)
     if text[start:end] != element.get(name):
         return "aspect is not at its offset"
-    return AspectExample(text, aspect, label, line, start, end)
+    return AspectExample(text, aspect, known, line, start, end)
 
 
 def parse_xml(path: str | os.PathLike) -> tuple[ElementTree.Element, dict[ElementTree.Element, int]]:
@@ -142,12 +139,13 @@ def parse_xml(path: str | os.PathLike) -> tuple[ElementTree.Element, dict[Elemen
         >>> root.tag, lines[root]  # doctest: +SKIP
         ('sentences', 2)
     """
-    parser, builder, lines = expat.ParserCreate(), ElementTree.TreeBuilder(), {}
+    parser, builder = expat.ParserCreate(), ElementTree.TreeBuilder()
+    lines: dict[ElementTree.Element, int] = {}
 
-    def start(tag, attributes):
+    def start(tag: str, attributes: dict[str, str]) -> None:
         lines[builder.start(tag, attributes)] = parser.CurrentLineNumber
 
-    def refuse(*_):
+    def refuse(*_: object) -> NoReturn:
         raise ValueError(
             f"{path}, line {parser.CurrentLineNumber}: the document has a DOCTYPE, by which XML can be made to grow or "
             "to read other files; take it out if you trust the file."

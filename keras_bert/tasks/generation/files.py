@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from keras_bert.data.examples import RowReport
-from keras_bert.data.named_records import BadRow, NamedRecord, check_text, file_list, keep_good, read_named
-from keras_bert.data.tables import read_records
+from keras_bert.data.examples import Rows, collect_rows
+from keras_bert.data.named_records import BadRow, NamedRecord, check_text, make_examples, read_named
+from keras_bert.data.tables import file_list, read_records
 
 Source = str | tuple[str, ...]
 
@@ -27,23 +27,14 @@ class GenerationExample:
 
 
 @dataclass(frozen=True)
-class GenerationRows(Sequence):
-    """Sources with targets, in order. A slice is a tuple of examples.
+class GenerationRows(Rows[GenerationExample]):
+    """Sources with targets.
 
     Example:
         >>> rows = as_generation_rows([("a dog", "ein Hund")])
         >>> rows[0].target, rows.sources
         ('ein Hund', ['a dog'])
     """
-
-    examples: tuple[GenerationExample, ...]
-    report: RowReport
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, index):
-        return self.examples[index]
 
     @property
     def sources(self) -> list[Source]:
@@ -88,13 +79,13 @@ def read_generation(
             "(target=None where there is none)."
         )
 
-    def make(cells, line):
+    def make(cells: dict[Any, Any], line: int) -> GenerationExample:
         absent = [column for column in columns if column not in cells]
         if absent:
             raise BadRow(f"no column {absent[0]!r}")
         return _example(cells[source], None if target is None else cells[target], line)
 
-    return GenerationRows(*keep_good(records, make, files, strict=strict))
+    return collect_rows(GenerationRows, make_examples(records, make), files, strict=strict)
 
 
 def read_parallel(source_path: str | os.PathLike, target_path: str | os.PathLike) -> GenerationRows:
@@ -118,10 +109,11 @@ def read_parallel(source_path: str | os.PathLike, target_path: str | os.PathLike
         NamedRecord(files[0], line, {side: "\t".join(sides[side].get(line) or [""]) for side in (0, 1)})
         for line in range(1, counts[0] + 1)
     ]
-    return GenerationRows(*keep_good(records, lambda cells, line: _example(cells[0], cells[1], line), files))
+    found = make_examples(records, lambda cells, line: _example(cells[0], cells[1], line))
+    return collect_rows(GenerationRows, found, files)
 
 
-def as_generation_rows(x: Any, y: Any = None, **columns) -> GenerationRows:
+def as_generation_rows(x: Any, y: Any = None, **columns: Any) -> GenerationRows:
     """Sources and targets from a file, from values, or as they are.
 
     Args:
@@ -140,7 +132,7 @@ def as_generation_rows(x: Any, y: Any = None, **columns) -> GenerationRows:
         x = _from_dataset(x)
     x = list(x)
     if x and all(isinstance(item, GenerationExample) for item in x):
-        return GenerationRows(tuple(x), RowReport((), len(x), len(x)))
+        return collect_rows(GenerationRows, x)
     if y is None:
         x, y = _split_pairs(x)
     y = list(y)
@@ -148,13 +140,10 @@ def as_generation_rows(x: Any, y: Any = None, **columns) -> GenerationRows:
         raise ValueError(f"There are {len(x):,} sources and {len(y):,} targets; expected one for each.")
     if not x:
         raise ValueError("There are no sources; expected at least one, with its target.")
-    records = [NamedRecord("", row, {"pair": pair}) for row, pair in enumerate(zip(x, y, strict=True), 1)]
-
-    def example(cells, row):
-        source, target = cells["pair"]
-        return _example(source, target, row)
-
-    return GenerationRows(*keep_good(records, example, ("the values",)))
+    pairs = enumerate(zip(x, y, strict=True), 1)
+    records = [NamedRecord("", row, {"source": source, "target": target}) for row, (source, target) in pairs]
+    found = make_examples(records, lambda cells, row: _example(cells["source"], cells["target"], row))
+    return collect_rows(GenerationRows, found, ("the values",))
 
 
 def as_source(source: Any, row: int) -> Source:
@@ -170,11 +159,11 @@ def as_source(source: Any, row: int) -> Source:
         raise ValueError(f"Text {row}: {error}; expected a text, or a list of texts, to write from.") from None
 
 
-def _example(source, target, row):
+def _example(source: Any, target: Any, row: int) -> GenerationExample:
     return GenerationExample(_check_source(source), None if target is None else check_text("target", target), row)
 
 
-def _check_source(source):
+def _check_source(source: Any) -> Source:
     if isinstance(source, str):
         return check_text("source", source)
     if not isinstance(source, list | tuple) or not source:
@@ -185,7 +174,7 @@ def _check_source(source):
     return turns
 
 
-def _split_pairs(items):
+def _split_pairs(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """`(source, target)` pairs as sources and targets; texts alone have none."""
     if any(isinstance(item, str) for item in items):
         raise ValueError("There are sources and no targets; pass the targets as y, or pairs of (source, target).")
@@ -195,8 +184,8 @@ def _split_pairs(items):
     return [item[0] for item in items], [item[1] for item in items]
 
 
-def _from_dataset(dataset):
-    def text(value):
+def _from_dataset(dataset: Any) -> list[tuple[Any, Any]]:
+    def text(value: Any) -> str | list[str]:
         return value.decode("utf-8") if isinstance(value, bytes) else [part.decode("utf-8") for part in value.tolist()]
 
     spec = dataset.element_spec

@@ -6,7 +6,8 @@ token as the label of every token from the source's `[SEP]` on. A room of its ow
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +16,20 @@ from keras_bert.tasks.generation.files import GenerationRows, Source
 from keras_bert.text.token_labels import TokenLabels
 from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 
 @dataclass(frozen=True)
 class GenerationData(PreparedData):
     """Rows to train on, and the examples they came from."""
 
     rows: GenerationRows = field(kw_only=True)
+
+    def slice_examples(self, start: int, stop: int) -> "Self":
+        """The examples from `start` to before `stop`."""
+        rows = replace(self.rows, examples=self.rows[start:stop])
+        return replace(super().slice_examples(start, stop), rows=rows)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,14 @@ from three files at once, or has a label of its own.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from keras_bert.data.examples import Dropped, RowReport
-from keras_bert.data.tables import find_format, read_records
-from keras_bert.tasks.tagging.files import TaggedExample, TaggedRows, make_example
+from keras_bert.data.examples import collect_rows, found_in
+from keras_bert.data.tables import file_list, find_format, read_records
+from keras_bert.tasks.tagging.files import TaggedExample, TaggedRows, make_example, named_or_error
 
 _FILES = ("seq.in", "seq.out", "label")
 _WORDS = ("text", "words", "tokens", "utterance")
@@ -31,16 +31,14 @@ class CommandExample(TaggedExample):
 
 
 @dataclass(frozen=True)
-class CommandRows(TaggedRows):
-    """Commands in order. A slice is a tuple of examples.
+class CommandRows(TaggedRows[CommandExample]):
+    """Commands with intents and slots.
 
     Example:
         >>> rows = as_commands(["wake me at six"], [("set_alarm", [(11, 14, "time")])])
         >>> rows.intents, rows.entity_kinds
         (['set_alarm'], ['time'])
     """
-
-    examples: tuple[CommandExample, ...]
 
     @property
     def intents(self) -> list[str]:
@@ -70,26 +68,16 @@ def read_commands(
         >>> print(rows.report)  # doctest: +SKIP
         13,084 rows read, 13,084 kept, 0 dropped
     """
-    given = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
-    if not given:
-        raise ValueError("there is nothing to read; pass at least one path.")
-    kept, dropped = [], []
-    for path in map(Path, given):
-        rows = _read_folder(path) if path.is_dir() else _read_json(path, splitting)
-        for line, found in rows:
-            if isinstance(found, CommandExample):
-                kept.append(found)
-                continue
-            dropped.append(Dropped(found, os.fspath(path), line))
-            if strict:
-                raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
-    report = RowReport(tuple(os.fspath(file) for file in given), len(kept) + len(dropped), len(kept), tuple(dropped))
-    if not kept:
-        raise ValueError(f"no usable command in {', '.join(report.files)}; {report}")
-    return CommandRows(tuple(kept), report)
+    files = file_list(path_or_paths)
+
+    def commands(path: Path) -> Iterator[tuple[int, CommandExample | str]]:
+        return _read_folder(path) if path.is_dir() else _read_json(path, splitting)
+
+    found = (one for path in files for one in found_in(path, commands(Path(path))))
+    return collect_rows(CommandRows, found, files, what="command", strict=strict)
 
 
-def _read_folder(folder):
+def _read_folder(folder: Path) -> Iterator[tuple[int, CommandExample | str]]:
     missing = [name for name in _FILES if not (folder / name).is_file()]
     if missing:
         parts = sorted(entry.name for entry in folder.iterdir() if (entry / _FILES[0]).is_file())
@@ -104,13 +92,13 @@ def _read_folder(folder):
         yield number, make_command(words.split(), tags.split(), intent, row=number)
 
 
-def _lines(path):
+def _lines(path: Path) -> list[str]:
     # Undecodable bytes stay as surrogates, which make_example names as invalid UTF-8.
     text = path.read_text(encoding="utf-8", errors="surrogateescape").removeprefix("\ufeff")
     return text.removesuffix("\n").split("\n")
 
 
-def _read_json(path, splitting):
+def _read_json(path: Path, splitting: str) -> Iterator[tuple[int, CommandExample | str]]:
     if find_format(os.fspath(path)) not in ("jsonl", "json"):
         raise ValueError(f"{path}: expected a folder with {', '.join(_FILES)}, or a .jsonl file.")
     for record in read_records(os.fspath(path), format=find_format(os.fspath(path))):
@@ -128,9 +116,7 @@ def _read_json(path, splitting):
 # === Commands ===
 
 
-def make_command(
-    text: Any, slots: Any, intent: Any, *, row: int = 0, splitting: str = "words"
-) -> "CommandExample | str":
+def make_command(text: Any, slots: Any, intent: Any, *, row: int = 0, splitting: str = "words") -> CommandExample | str:
     """The example of words and tags, or of a text and its slots, with an intent; or the reason why there is none."""
     intent = intent.strip() if isinstance(intent, str) else intent
     if not isinstance(intent, str) or not intent:
@@ -158,23 +144,17 @@ def as_commands(x: Any, y: Any = None, *, splitting: str = "words") -> CommandRo
         return x
     x = list(x)
     if x and all(isinstance(item, CommandExample) for item in x):
-        return CommandRows(tuple(x), RowReport((), len(x), len(x)))
+        return collect_rows(CommandRows, x)
     if y is None and x and all(hasattr(item, "intent") and hasattr(item, "slots") for item in x):
         x, y = [item.text for item in x], [(item.intent, item.slots) for item in x]
     if y is None or len(x) != len(y):
         given = "no intents" if y is None else f"intents for {len(y):,}"
         raise ValueError(f"There are {len(x):,} texts and {given}; expected (intent, slots) for each text.")
-    kept, dropped = [], []
+    found = []
     for row, (text, answer) in enumerate(zip(x, y, strict=True), 1):
         if not isinstance(answer, tuple | list) or len(answer) != 2:
             raise TypeError(f"Text {row} ({str(text)[:40]!r}) has {answer!r}; expected (intent, slots).")
-        found = make_command(text, answer[1], answer[0], row=row, splitting=splitting)
-        if isinstance(found, CommandExample):
-            kept.append(found)
-        elif found == "empty text":
-            dropped.append(Dropped(found, "", row))
-        else:
-            raise ValueError(f"Text {row} ({str(text)[:40]!r}): {found}.")
-    if not kept:
-        raise ValueError(f"All {len(x):,} texts are empty; expected at least one with words.")
-    return CommandRows(tuple(kept), RowReport((), len(x), len(kept), tuple(dropped)))
+        command = make_command(text, answer[1], answer[0], row=row, splitting=splitting)
+        found.append(named_or_error("Text", row, text, command))
+    nothing = f"All {len(x):,} texts are empty; expected at least one with words."
+    return collect_rows(CommandRows, found, nothing=nothing)

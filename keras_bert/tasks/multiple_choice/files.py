@@ -6,13 +6,13 @@ each format writes choices in its own way (a column each, a list), and a right c
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from keras_bert.data.examples import RowReport
-from keras_bert.data.named_records import BadRow, NamedRecord, check_text, file_list, keep_good, read_named
-from keras_bert.data.tables import find_format
+from keras_bert.data.examples import Rows, collect_rows
+from keras_bert.data.named_records import BadRow, NamedRecord, check_text, make_examples, read_named
+from keras_bert.data.tables import file_list, find_format
 
 _NUMBERED = re.compile(r"(?:ending|choice)[_-]?(\d+)")
 
@@ -28,8 +28,8 @@ class ChoiceQuestion:
 
 
 @dataclass(frozen=True)
-class ChoiceRows(Sequence):
-    """Questions with choices, in order. A slice is a tuple of questions.
+class ChoiceRows(Rows[ChoiceQuestion]):
+    """Questions with choices.
 
     Example:
         >>> rows = as_choices([("He ran to the bus.", ["It had left.", "It sang."])], [0])
@@ -37,14 +37,10 @@ class ChoiceRows(Sequence):
         'It had left.'
     """
 
-    questions: tuple[ChoiceQuestion, ...]
-    report: RowReport
-
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    def __getitem__(self, index):
-        return self.questions[index]
+    @property
+    def questions(self) -> tuple[ChoiceQuestion, ...]:
+        """All questions."""
+        return self.examples
 
 
 def read_choices(
@@ -87,17 +83,17 @@ def read_choices(
         of_files = ([record for record in records if record.path == path] for path in dict.fromkeys(files))
         records = [record for part in of_files for record in _settle_labels(part, label, context)]
 
-    def make(cells, line):
+    def make(cells: dict[Any, Any], line: int) -> ChoiceQuestion:
         before, choices = _context(cells, context), _choices(cells, context)
         answer = None if label is None else cells.get(label)
         if label is not None and (answer is None or answer == ""):
             raise BadRow("missing label")
         return _question(before, choices, answer, line)
 
-    return ChoiceRows(*keep_good(records, make, files, strict=strict))
+    return collect_rows(ChoiceRows, make_examples(records, make), files, strict=strict)
 
 
-def as_choices(x: Any, y: Any = None, **columns) -> ChoiceRows:
+def as_choices(x: Any, y: Any = None, **columns: Any) -> ChoiceRows:
     """Questions from a file, from contexts with lists of choices, or as they are.
 
     Args:
@@ -113,7 +109,7 @@ def as_choices(x: Any, y: Any = None, **columns) -> ChoiceRows:
         return x
     x = list(x)
     if x and all(isinstance(item, ChoiceQuestion) for item in x):
-        return ChoiceRows(tuple(x), RowReport((), len(x), len(x)))
+        return collect_rows(ChoiceRows, x)
     labels = [None] * len(x) if y is None else list(y)
     if len(labels) != len(x):
         raise ValueError(f"There are {len(x):,} questions and {len(labels):,} answers; expected one for each.")
@@ -125,9 +121,8 @@ def as_choices(x: Any, y: Any = None, **columns) -> ChoiceRows:
             questions.append(_question(item[0], tuple(item[1]), label, row))
         except BadRow as error:
             raise ValueError(f"Question {row} ({item[0][:40]!r}): {error}.") from None
-    if not questions:
-        raise ValueError("There are no questions; expected at least one, with its choices.")
-    return ChoiceRows(tuple(questions), RowReport((), len(questions), len(questions)))
+    nothing = "There are no questions; expected at least one, with its choices."
+    return collect_rows(ChoiceRows, questions, nothing=nothing)
 
 
 def is_question(item: Any) -> bool:
@@ -136,7 +131,7 @@ def is_question(item: Any) -> bool:
     return is_pair and isinstance(item[1], tuple | list) and all(isinstance(choice, str) for choice in item[1])
 
 
-def _context(cells, column):
+def _context(cells: Mapping[Any, Any], column: str | None) -> Any:
     names = ("context", "sent1", "startphrase") if column is None else (column,)
     for name in names:
         if name in cells:
@@ -180,7 +175,7 @@ class _Label:
         return None not in (self.number, self.text) and self.number != self.text
 
 
-def _read_label(cells, label, context):
+def _read_label(cells: Mapping[Any, Any], label: str, context: str | None) -> _Label | None:
     answer = cells.get(label, "").strip()
     try:
         choices = _choices(cells, context)
@@ -193,13 +188,13 @@ def _read_label(cells, label, context):
     return _Label(is_numeric, number, choices.index(answer) if answer in choices else None)
 
 
-def _choices(cells, context):
+def _choices(cells: Mapping[Any, Any], context: str | None) -> tuple[str, ...]:
     """The choices of a row; of SWAG's with their beginning."""
     beginning = cells.get("sent2", "") if context is None and "sent1" in cells else ""
     return tuple(f"{beginning} {choice}".strip() for choice in _check_choices(_find_choices(cells)))
 
 
-def _find_choices(cells):
+def _find_choices(cells: Mapping[Any, Any]) -> list[Any]:
     if "choices" in cells:
         if not isinstance(cells["choices"], list):
             raise BadRow("choices is no list")
@@ -214,18 +209,18 @@ def _find_choices(cells):
     return choices
 
 
-def _check_choices(choices):
+def _check_choices(choices: Sequence[Any]) -> tuple[str, ...]:
     if len(choices) < 2:
         raise BadRow("fewer than two choices")
     return tuple(check_text(f"choice {number}", choice) for number, choice in enumerate(choices))
 
 
-def _question(context, choices, label, row):
+def _question(context: Any, choices: Sequence[Any], label: Any, row: int) -> ChoiceQuestion:
     context, choices = check_text("context", context), _check_choices(choices)
     return ChoiceQuestion(context, choices, None if label is None else _place(label, choices), row)
 
 
-def _place(label, choices):
+def _place(label: Any, choices: tuple[str, ...]) -> int:
     if isinstance(label, str) and label in choices:
         if choices.count(label) > 1:
             raise BadRow("the right choice stands among the choices twice; say its number")

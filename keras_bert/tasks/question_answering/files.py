@@ -11,11 +11,12 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from keras_bert.data.tables import read_records
+from keras_bert.data.examples import Dropped, RowReport, collect_rows
+from keras_bert.data.tables import file_list, read_records
 from keras_bert.tasks.question_answering.questions import (
-    DroppedQuestion,
     GoldAnswer,
     Question,
     QuestionReport,
@@ -53,25 +54,17 @@ def read_squad(paths: str | os.PathLike | Iterable[str | os.PathLike], *, strict
         >>> print(questions.report)  # doctest: +SKIP
         11,873 questions read, 11,873 kept, 0 dropped; 5,945 have no answer
     """
-    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not files:
-        raise ValueError("There is no file to read; pass at least one path.")
-    kept, dropped = [], []
-    for path in [os.fspath(file) for file in files]:
-        for place, entry, context in _entries(path):
-            try:
-                kept.append(_question(entry, context))
-            except _BadEntry as error:
-                if strict:
-                    raise ValueError(
-                        f"{path}, {place}: {error}; mend the entry, or pass strict=False to leave it out and have it "
-                        "reported."
-                    ) from None
-                dropped.append(DroppedQuestion(str(error), f"{path}: {place}" if len(files) > 1 else place))
-    questions = _as_sequence(kept, tuple(os.fspath(file) for file in files), dropped)
-    if not kept:
-        raise ValueError(f"No usable question in {', '.join(questions.report.files)}; {questions.report}")
-    return questions
+    files = file_list(paths)
+    found = (one for path in files for one in _read_file(path))
+    return collect_rows(_questions, found, files, what="question", strict=strict)
+
+
+def _read_file(path: str) -> Iterator[Question | Dropped]:
+    for place, entry, context in _entries(path):
+        try:
+            yield _question(entry, context)
+        except _BadEntry as error:
+            yield Dropped(str(error), path, 0, place)
 
 
 def as_questions(x: Any, y: Any = None) -> Questions:
@@ -94,7 +87,7 @@ def as_questions(x: Any, y: Any = None) -> Questions:
     if x and all(isinstance(item, str | os.PathLike) for item in x):
         return read_squad(x)
     if all(isinstance(item, Question) for item in x):
-        return _as_sequence(x, (), [])
+        return _questions(tuple(x), RowReport((), len(x), len(x)))
     y = [] if y is None else list(y)
     if len(y) != len(x):
         raise ValueError(
@@ -106,7 +99,7 @@ def as_questions(x: Any, y: Any = None) -> Questions:
             questions.append(_question({"question": pair[0], "answers": _as_list(answer)}, pair[1]))
         except _BadEntry as error:
             raise ValueError(f"Question {number} ({pair[0][:40]!r}): {error}.") from None
-    return _as_sequence(questions, (), [])
+    return _questions(tuple(questions), RowReport((), len(questions), len(questions)))
 
 
 def as_pairs(question: Any, context: str | None = None) -> tuple[list[tuple[str, str]], bool]:
@@ -150,10 +143,13 @@ def check_pairs(pairs: Iterable) -> list[tuple[str, str]]:
     return checked
 
 
-def _as_sequence(kept, files, dropped):
+def _questions(kept: tuple[Question, ...], report: RowReport) -> Questions:
+    """Questions with their own report, which names the file of an entry where there are several."""
+    dropped = report.dropped
+    if len(report.files) > 1:
+        dropped = tuple(replace(drop, place=f"{drop.path}: {drop.place}") for drop in dropped)
     unanswerable = sum(not question.answers for question in kept)
-    report = QuestionReport(files, len(kept) + len(dropped), len(kept), unanswerable, tuple(dropped))
-    return Questions(tuple(kept), report)
+    return Questions(kept, QuestionReport(report.files, report.read, report.kept, dropped, unanswerable))
 
 
 # === Files ===
@@ -163,7 +159,7 @@ class _BadEntry(Exception):
     """Why an entry is no question."""
 
 
-def _entries(path) -> Iterator[tuple[str, Any, Any]]:
+def _entries(path: str) -> Iterator[tuple[str, Any, Any]]:
     """Every entry of a file: where it stands, what it is, and the context it is on, unchecked."""
     if os.path.basename(path).lower().removesuffix(".gz").endswith((".jsonl", ".ndjson")):
         for record in read_records(path, format="jsonl"):
@@ -184,7 +180,7 @@ def _entries(path) -> Iterator[tuple[str, Any, Any]]:
                 yield place + named, entry, context
 
 
-def _items(parent, key, place):
+def _items(parent: Any, key: str, place: str) -> list[tuple[str, Any]]:
     """The members of a list in the file; where there is no list, one broken entry that says so."""
     if isinstance(parent, _BadEntry):  # broken further up
         return [(place, parent)]
@@ -193,7 +189,7 @@ def _items(parent, key, place):
     return [(f"{place}.{key}[{number}]", item) for number, item in enumerate(parent[key])]
 
 
-def _read_json(path):
+def _read_json(path: str) -> Any:
     opened = gzip.open if path.lower().endswith(".gz") else open
     try:
         with opened(path, "rb") as file:
@@ -207,7 +203,7 @@ def _read_json(path):
 # === Entries ===
 
 
-def _question(entry, context) -> Question:
+def _question(entry: Any, context: Any) -> Question:
     if isinstance(entry, _BadEntry):
         raise entry
     if not isinstance(entry, dict):
@@ -230,7 +226,7 @@ def _question(entry, context) -> Question:
     return Question(entry["question"], context, answers, name if isinstance(name, str) else str(name)[:40])
 
 
-def _text_problem(name, text):
+def _text_problem(name: str, text: Any) -> str | None:
     if text is None:
         return f"no key {name!r}"
     if not isinstance(text, str):
@@ -240,7 +236,7 @@ def _text_problem(name, text):
     return f"{name} is no valid UTF-8" if _SURROGATE.search(text) else None
 
 
-def _as_list(answers):
+def _as_list(answers: Any) -> list[Any]:
     """Answers in any of the accepted forms as a list."""
     if answers is None:
         return []
@@ -252,7 +248,7 @@ def _as_list(answers):
     return answers if isinstance(answers, list) else [answers]
 
 
-def _gold(answer, context):
+def _gold(answer: Any, context: str) -> GoldAnswer:
     """An answer that stands where it says."""
     if isinstance(answer, dict):
         answer = (answer.get("text"), answer.get("answer_start"))

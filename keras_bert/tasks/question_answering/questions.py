@@ -3,8 +3,9 @@
 A room of its own because data may come from anywhere, and whoever makes questions needs no file reader.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+
+from keras_bert.data.examples import RowReport, Rows
 
 _PLACES_SHOWN = 5
 
@@ -38,26 +39,10 @@ class Question:
 
 
 @dataclass(frozen=True)
-class DroppedQuestion:
-    """An entry that was not used."""
+class QuestionReport(RowReport):
+    """How many questions were read and kept, how many have no answer, and which were dropped for what reason."""
 
-    reason: str
-    place: str
-
-
-@dataclass(frozen=True)
-class QuestionReport:
-    """How many questions were read and kept, and which were dropped for what reason; prints as a small text."""
-
-    files: tuple[str, ...]
-    read: int
-    kept: int
-    unanswerable: int
-    dropped: tuple[DroppedQuestion, ...] = ()
-
-    def to_dict(self) -> dict:
-        """The report as plain values, for JSON."""
-        return asdict(self)
+    unanswerable: int = 0
 
     def __str__(self) -> str:
         top = f"{self.read:,} questions read, {self.kept:,} kept, {len(self.dropped):,} dropped"
@@ -70,20 +55,19 @@ class QuestionReport:
 
 
 @dataclass(frozen=True)
-class Questions(Sequence):
-    """The questions of one or more files, in order. A slice is a tuple of questions.
+class Questions(Rows[Question]):
+    """The questions of one or more files.
 
     Example:
+        >>> from keras_bert.tasks.question_answering.files import as_questions
         >>> questions = as_questions([("Where?", "It is in Rome.")], ["Rome"])
         >>> questions[0].answers
         (GoldAnswer(text='Rome', start=9),)
     """
 
-    questions: tuple[Question, ...]
     report: QuestionReport
 
-    def __len__(self) -> int:
-        return len(self.questions)
-
-    def __getitem__(self, index):
-        return self.questions[index]
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """All questions."""
+        return self.examples

@@ -6,16 +6,17 @@ room beside `data/labelled_texts.py`, because a text here has two places in it, 
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
-from keras_bert.data.examples import Dropped, RowReport
-from keras_bert.data.tables import Record, find_format, read_records
+from keras_bert.data.examples import RowReport, Rows, collect_rows, found_in
+from keras_bert.data.tables import Record, file_list, find_format, read_records
 from keras_bert.tasks.relation.marked_text import MarkedText, as_marked, is_marked_form, make_marked, parse_tags
 
 Column = str | int
+Columns = Mapping[str, Column | None]
 
 _NUMBERED = re.compile(r"\s*(\d+)\s+(.*\S)\s*")
 _QUOTED = re.compile('"(.*)"')
@@ -36,23 +37,14 @@ class RelationExample:
 
 
 @dataclass(frozen=True)
-class RelationRows(Sequence):
-    """Examples in order. A slice is a tuple of examples.
+class RelationRows(Rows[RelationExample]):
+    """Marked texts with relations.
 
     Example:
         >>> rows = as_relation_rows(["A <e1>lid</e1> of a <e2>jar</e2>."], ["Component-Whole(e1,e2)"])
         >>> rows[0].text.entities, rows.label_names
         (('lid', 'jar'), ['Component-Whole(e1,e2)'])
     """
-
-    examples: tuple[RelationExample, ...]
-    report: RowReport
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, index):
-        return self.examples[index]
 
     @property
     def texts(self) -> list[MarkedText]:
@@ -109,36 +101,27 @@ def read_relations(
         >>> print(rows.report)  # doctest: +SKIP
         8,000 rows read, 8,000 kept, 0 dropped
     """
-    files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
-    if not files:
-        raise ValueError("there is no file to read; pass at least one path.")
+    files = file_list(path_or_paths)
     known = None if keys is None else _read_keys(keys)
     allowed = None if allowed_labels is None else frozenset(allowed_labels)
-    kept, dropped = [], []
-    for path in [os.fspath(file) for file in files]:
+
+    def examples(path: str) -> Iterator[tuple[int, RelationExample | str]]:
         if _is_semeval(path, format):
             found = _semeval(path, known, has_labels=label is not None)
         else:
             found = _table(path, format, {"text": text, "label": label, "first": first, "second": second})
-        for line, example in found:
-            if isinstance(example, RelationExample) and allowed is not None and example.label not in allowed:
-                example = "unknown label"
-            if isinstance(example, RelationExample):
-                kept.append(example)
-                continue
-            dropped.append(Dropped(example, path, line))
-            if strict:
-                raise ValueError(f"{path}, line {line}: {example}; mend it, or pass strict=False to leave it out.")
-    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
-    if not kept:
-        raise ValueError(f"no usable row in {', '.join(report.files)}; {report}")
-    return RelationRows(tuple(kept), report)
+        for line, one in found:
+            is_unknown = isinstance(one, RelationExample) and allowed is not None and one.label not in allowed
+            yield line, "unknown label" if is_unknown else one
+
+    found = (one for path in files for one in found_in(path, examples(path)))
+    return collect_rows(RelationRows, found, files, strict=strict)
 
 
 # === SemEval ===
 
 
-def _is_semeval(path, format):
+def _is_semeval(path: str, format: str | None) -> bool:
     if format is not None:
         return format == "semeval"
     if not path.lower().removesuffix(".gz").endswith(".txt"):
@@ -147,41 +130,42 @@ def _is_semeval(path, format):
     return first is not None and _sentence(first) is not None
 
 
-def _semeval(path, keys, *, has_labels) -> Iterator[tuple[int, RelationExample | str]]:
+def _semeval(
+    path: str, keys: Mapping[int, str] | None, *, has_labels: bool
+) -> Iterator[tuple[int, RelationExample | str]]:
     """A block a text: its number and itself in quotes, its relation, a comment."""
-    blocks: list[tuple[Record, list[str]]] = []
+    blocks: list[tuple[int, int, str, list[str]]] = []  # line, number, sentence, relations
     for record in read_records(path, format="tsv"):
         if record.cells is None:
             continue
-        if _sentence(record) is not None:
-            blocks.append((record, []))
+        if (sentence := _sentence(record)) is not None:
+            blocks.append((record.line, *sentence, []))
             continue
         line = "\t".join(record.cells).strip()
         if not blocks:
             yield record.line, "no number and quoted text"
         elif line and not line.startswith("Comment"):
-            blocks[-1][1].append(line)
-    labelled = has_labels and (keys is not None or any(lines for _, lines in blocks))
-    for record, lines in blocks:
-        number, sentence = _sentence(record)
+            blocks[-1][-1].append(line)
+    labelled = has_labels and (keys is not None or any(lines for *_, lines in blocks))
+    for place, number, text, lines in blocks:
         lines = lines or ([keys[number]] if keys is not None and number in keys else [])
         if labelled and len(lines) != 1:
-            yield record.line, "missing label" if not lines else "more than one label"
+            yield place, "missing label" if not lines else "more than one label"
             continue
-        marked = parse_tags(sentence)
+        marked = parse_tags(text)
         label = lines[0] if labelled else None
-        yield record.line, marked if isinstance(marked, str) else RelationExample(marked, label, record.line)
+        yield place, marked if isinstance(marked, str) else RelationExample(marked, label, place)
 
 
-def _sentence(record):
+def _sentence(record: Record) -> tuple[int, str] | None:
     """The number and the text of a line that begins a block."""
-    number, *rest = record.cells
+    number, *rest = record.cells or [""]
     quoted = _QUOTED.fullmatch("\t".join(rest).strip())
     return (int(number), quoted.group(1)) if quoted and re.fullmatch("[0-9]+", number.strip()) else None
 
 
-def _read_keys(path):
-    keys = {}
+def _read_keys(path: str | os.PathLike) -> dict[int, str]:
+    keys: dict[int, str] = {}
     for record in read_records(path, format="tsv"):
         found = None if record.cells is None else _NUMBERED.fullmatch("\t".join(record.cells))
         if found is None or int(found.group(1)) in keys:
@@ -194,7 +178,7 @@ def _read_keys(path):
 # === Tables ===
 
 
-def _table(path, format, columns) -> Iterator[tuple[int, RelationExample | str]]:
+def _table(path: str, format: str | None, columns: Columns) -> Iterator[tuple[int, RelationExample | str]]:
     records = read_records(path, format=format)
     if find_format(path, format) in ("tsv", "csv") and any(isinstance(columns[key], str) for key in ("text", "label")):
         columns = _locate(next(records, None), columns, path)
@@ -202,22 +186,23 @@ def _table(path, format, columns) -> Iterator[tuple[int, RelationExample | str]]
         yield record.line, record.problem or _row(record, columns)
 
 
-def _locate(header, columns, path):
+def _locate(header: Record | None, columns: Columns, path: str) -> Columns:
     """The columns as numbers; those of the places may be missing."""
     if header is None or header.cells is None:
         raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
     names = [str(name).strip() for name in header.cells]
     for key in ("text", "label"):
-        if isinstance(columns[key], str) and names.count(columns[key]) != 1:
+        name = columns[key]
+        if isinstance(name, str) and names.count(name) != 1:
             raise ValueError(
-                f"{path} has {names.count(columns[key]) or 'no'} columns named {columns[key]!r}; its first line reads "
-                f"{names}. Pass {key}= one of these, or numbers from 0 for a file without a header."
+                f"{path} has {names.count(name) or 'no'} columns named {name!r}; its first line reads {names}. Pass "
+                f"{key}= one of these, or numbers from 0 for a file without a header."
             )
     numbers = {name: index for index, name in enumerate(names)}
     return {key: numbers.get(name) if isinstance(name, str) else name for key, name in columns.items()}
 
 
-def _row(record, columns) -> RelationExample | str:
+def _row(record: Record, columns: Columns) -> RelationExample | str:
     if isinstance(record.cells, dict) and "token" in record.cells and columns["text"] not in record.cells:
         return _tacred_row(record.cells, columns["label"], record.line)
     cells = {key: _cell(record.cells, column) for key, column in columns.items()}
@@ -231,9 +216,10 @@ def _row(record, columns) -> RelationExample | str:
     return _labelled(marked, label, record.line, has_label=columns["label"] is not None)
 
 
-def _tacred_row(cells, column, line) -> RelationExample | str:
+def _tacred_row(cells: dict[Any, Any], column: Column | None, line: int) -> RelationExample | str:
     """A row with words, and the first and the last word of both entities."""
-    words, ends = cells["token"], [cells.get(name) for name in _TACRED_ENDS]
+    words = cells["token"]
+    ends: list[Any] = [cells.get(name) for name in _TACRED_ENDS]
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         return "token is no list of words"
     if not all(type(end) is int for end in ends):
@@ -247,7 +233,7 @@ def _tacred_row(cells, column, line) -> RelationExample | str:
     return _labelled(make_marked(" ".join(words), *spans), label, line, has_label=column is not None)
 
 
-def _labelled(marked, label, line, *, has_label) -> RelationExample | str:
+def _labelled(marked: MarkedText | str, label: Any, line: int, *, has_label: bool) -> RelationExample | str:
     if has_label and (not isinstance(label, str | int) or not str(label).strip()):
         return "missing label"
     if isinstance(marked, str):
@@ -255,7 +241,7 @@ def _labelled(marked, label, line, *, has_label) -> RelationExample | str:
     return RelationExample(marked, None if label is None else str(label).strip(), line)
 
 
-def _cell(cells, column):
+def _cell(cells: Any, column: Column | None) -> Any:
     """The value in a column, or None."""
     if isinstance(cells, dict):
         return cells.get(column)
@@ -265,7 +251,7 @@ def _cell(cells, column):
 # === Lists ===
 
 
-def as_relation_rows(x: Any, y: Any = None, **columns) -> RelationRows:
+def as_relation_rows(x: Any, y: Any = None, **columns: Any) -> RelationRows:
     """Examples from marked texts and relations, from a file, or rows that are read already.
 
     Args:
@@ -287,7 +273,7 @@ def as_relation_rows(x: Any, y: Any = None, **columns) -> RelationRows:
         raise TypeError(f"There is one text, {str(x)[:40]!r}; expected a list of them, or the path of a file.")
     x = list(x)
     if x and all(isinstance(item, RelationExample) for item in x):
-        return RelationRows(tuple(x), RowReport((), len(x), len(x)))
+        return collect_rows(RelationRows, x)
     labels = [None] * len(x) if y is None else [None if label is None else str(label) for label in y]
     if len(labels) != len(x):
         raise ValueError(f"There are {len(x):,} texts and {len(labels):,} labels; expected one label for each text.")

@@ -1,20 +1,21 @@
 """Files or values → pairs and triplets of sentences: what a sentence embedder learns from and is measured on.
 
-Takes a path, `Rows`, a dataset or Python lists; gives `SentenceGroups`, all of one kind: pairs with scores, pairs that
-belong together, or triplets of an anchor, a text that belongs to it and one that does not. A room of its own because
-which kind it is decides how to train and what to measure.
+Takes a path, `TextRows`, a dataset or Python lists; gives `SentenceGroups`, all of one kind: pairs with scores, pairs
+that belong together, or triplets of an anchor, a text that belongs to it and one that does not. Which kind it is
+decides how to train and what to measure.
 """
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from keras_bert.data.examples import RowReport, Rows
-from keras_bert.data.named_records import BadRow, check_text, file_list, keep_good, read_named
+from keras_bert.data.examples import Rows, TextRows, collect_rows
+from keras_bert.data.named_records import BadRow, check_text, make_examples, read_named
+from keras_bert.data.tables import file_list
 
 Column = str | int
 _OPTIONAL = {"label": ("label", "score"), "negative": ("negative",)}
@@ -30,8 +31,8 @@ class SentenceGroup:
 
 
 @dataclass(frozen=True)
-class SentenceGroups(Sequence):
-    """Groups of one kind, in order. A slice is a tuple of groups.
+class SentenceGroups(Rows[SentenceGroup]):
+    """Groups of one kind.
 
     Example:
         >>> groups = as_sentence_groups([("a cat", "a kitten"), ("a cat", "a car")], [0.9, 0.1])
@@ -39,14 +40,10 @@ class SentenceGroups(Sequence):
         (True, 2, 2)
     """
 
-    groups: tuple[SentenceGroup, ...]
-    report: RowReport
-
-    def __len__(self) -> int:
-        return len(self.groups)
-
-    def __getitem__(self, index):
-        return self.groups[index]
+    @property
+    def groups(self) -> tuple[SentenceGroup, ...]:
+        """All groups."""
+        return self.examples
 
     @property
     def has_scores(self) -> bool:
@@ -101,7 +98,8 @@ def read_sentences(
         >>> print(groups.report)  # doctest: +SKIP
         1,500 rows read, 1,500 kept, 0 dropped
     """
-    columns, files = {"text": text, "pair": pair, "label": label, "negative": negative}, file_list(paths)
+    columns: dict[str, Column | bool | None] = {"text": text, "pair": pair, "label": label, "negative": negative}
+    files = file_list(paths)
     named = [column for column in columns.values() if isinstance(column, str)]
     records = read_named(files, header=bool(named))
     found = {name for record in records for name in record.cells}
@@ -116,7 +114,7 @@ def read_sentences(
             f"{role}= one of these."
         )
 
-    def make(cells, line):
+    def make(cells: dict[Any, Any], line: int) -> SentenceGroup:
         roles = [role for role in ("text", "pair", "negative") if columns[role] is not False]
         for role in roles:
             if columns[role] not in cells:
@@ -124,14 +122,14 @@ def read_sentences(
         texts = tuple(check_text(role, cells[columns[role]]) for role in roles)
         return SentenceGroup(texts, None if columns["label"] is False else _number(cells.get(columns["label"])), line)
 
-    return _of_one_kind(*keep_good(records, make, files, strict=strict))
+    return _of_one_kind(collect_rows(SentenceGroups, make_examples(records, make), files, strict=strict))
 
 
-def as_sentence_groups(x: Any, y: Any = None, **columns) -> SentenceGroups:
+def as_sentence_groups(x: Any, y: Any = None, **columns: Any) -> SentenceGroups:
     """Groups from a file, from pairs or triplets with or without scores, or as they are.
 
     Args:
-        x: A path; `SentenceGroups`; `Rows` with pairs, whose labels are the scores; a dataset of `((text, pair),
+        x: A path; `SentenceGroups`; `TextRows` with pairs, whose labels are the scores; a dataset of `((text, pair),
             score)`; or a list of pairs or triplets of strings.
         y: The scores of pairs.
         columns: For a file: arguments of `read_sentences`.
@@ -146,27 +144,29 @@ def as_sentence_groups(x: Any, y: Any = None, **columns) -> SentenceGroups:
         raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
     if isinstance(x, SentenceGroups):
         return x
-    if not isinstance(x, list | tuple | Rows):  # a dataset, or what else texts come in
+    if not isinstance(x, list | tuple | TextRows):  # a dataset, or what else texts come in
         from keras_bert.data.inputs import as_rows
 
         x, y = as_rows(x, y), None
-    if isinstance(x, Rows):
+    if isinstance(x, TextRows):
         return _from_rows(x)
     if x and all(isinstance(item, SentenceGroup) for item in x):
-        return _of_one_kind(tuple(x), RowReport((), len(x), len(x)))
+        return _of_one_kind(collect_rows(SentenceGroups, x))
     scores = [None] * len(x) if y is None else list(y)
     if len(scores) != len(x):
         raise ValueError(f"There are {len(x):,} pairs and {len(scores):,} scores; expected one for each pair.")
     groups = [_group(item, score, row) for row, (item, score) in enumerate(zip(x, scores, strict=True), 1)]
-    return _of_one_kind(tuple(groups), RowReport((), len(groups), len(groups)))
+    nothing = "There are no examples; expected at least one pair of sentences."
+    return _of_one_kind(collect_rows(SentenceGroups, groups, nothing=nothing))
 
 
-def _from_rows(rows):
+def _from_rows(rows: TextRows) -> SentenceGroups:
     pairs = [((row.text,) if row.pair is None else (row.text, row.pair), row) for row in rows]
-    return _of_one_kind(tuple(_group(texts, row.label, row.row) for texts, row in pairs), rows.report)
+    groups = tuple(_group(texts, row.label, row.row) for texts, row in pairs)
+    return _of_one_kind(SentenceGroups(groups, rows.report))
 
 
-def _group(item, score, row):
+def _group(item: Any, score: Any, row: int) -> SentenceGroup:
     if not isinstance(item, list | tuple) or len(item) not in (2, 3) or not all(isinstance(part, str) for part in item):
         raise TypeError(
             f"Example {row} is {str(item)[:60]!r}; expected a pair of strings, or a triplet with a negative. For texts "
@@ -179,7 +179,7 @@ def _group(item, score, row):
         raise ValueError(f"Example {row} ({item[0][:40]!r}): {error}.") from None
 
 
-def _number(value):
+def _number(value: Any) -> float:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise BadRow("missing score")
     try:
@@ -191,9 +191,7 @@ def _number(value):
     return number
 
 
-def _of_one_kind(groups, report):
-    if not groups:
-        raise ValueError("There are no examples; expected at least one pair of sentences.")
+def _of_one_kind(groups: SentenceGroups) -> SentenceGroups:
     kinds = {(len(group.texts), group.score is not None) for group in groups}
     if len(kinds) > 1:
         first = groups[0]
@@ -203,9 +201,9 @@ def _of_one_kind(groups, report):
         )
     if kinds == {(3, True)}:
         raise ValueError("Triplets have scores, and nothing says what a score is of; leave out scores or negatives.")
-    return SentenceGroups(groups, report)
+    return groups
 
 
-def _kind(group):
+def _kind(group: SentenceGroup) -> str:
     kind = {2: "a pair", 3: "a triplet"}[len(group.texts)]
     return f"{kind} {'without a' if group.score is None else 'with a'} score"

@@ -123,8 +123,8 @@ class SentenceEmbedder(Task):
         """Fine-tune on pairs or triplets of texts. Beside what is said here, as `Task.fit`.
 
         Args:
-            x: Pairs of texts; triplets (a text, one that belongs to it, one that does not); `Rows` with pairs; the path
-                of a file, see `read_sentences`.
+            x: Pairs of texts; triplets (a text, one that belongs to it, one that does not); `TextRows` with pairs; the
+                path of a file, see `read_sentences`.
             y: The scores of pairs; without them the texts of a pair belong together, and to no other pair's.
             validation_data: The same, as `(x, y)` or as one value; it may be of the other kind.
             loss: `"cosine"` learns scores, `"contrastive"` what belongs together; `"auto"` goes by the data.

@@ -7,15 +7,15 @@ without it, the words around would stand next to each other.
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from keras_bert.data.examples import Dropped, RowReport
-from keras_bert.data.tables import find_format, read_records
+from keras_bert.data.examples import Dropped, Rows, collect_rows, found_in
+from keras_bert.data.tables import file_list, find_format, read_records
 from keras_bert.decoding.tags import span_tags, split_tag
 from keras_bert.tasks.tagging.schemes import entity_kinds
 from keras_bert.text.words import split_words
@@ -37,24 +37,18 @@ class TaggedExample:
     widened: int = 0  # entities whose ends lay within a word
 
 
+Tagged = TypeVar("Tagged", bound=TaggedExample)
+
+
 @dataclass(frozen=True)
-class TaggedRows(Sequence):
-    """Sentences in order. A slice is a tuple of examples.
+class TaggedRows(Rows[Tagged]):
+    """Sentences with tags.
 
     Example:
         >>> rows = as_tagged_rows([["Ada", "ran"]], [["B-PER", "O"]])
         >>> len(rows), rows[0].words, rows.entity_kinds
         (1, ('Ada', 'ran'), ['PER'])
     """
-
-    examples: tuple[TaggedExample, ...]
-    report: RowReport
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, index):
-        return self.examples[index]
 
     @property
     def words(self) -> list[tuple[str, ...]]:
@@ -92,7 +86,7 @@ def read_tagged(
     format: str | None = None,
     splitting: str = "words",
     strict: bool = False,
-) -> TaggedRows:
+) -> TaggedRows[TaggedExample]:
     """Reads sentences with tags, and reports every one that cannot be used.
 
     A CoNLL file has a word and its tag a line, between them tabs or spaces, and a blank line between sentences;
@@ -114,27 +108,17 @@ def read_tagged(
         >>> print(rows.report)  # doctest: +SKIP
         3,394 rows read, 3,394 kept, 0 dropped
     """
-    files = [path_or_paths] if isinstance(path_or_paths, str | os.PathLike) else list(path_or_paths)
-    if not files:
-        raise ValueError("there is no file to read; pass at least one path.")
-    kept, dropped = [], []
-    for path in [os.fspath(file) for file in files]:
+    files = file_list(path_or_paths)
+
+    def sentences(path: str) -> Iterator[tuple[int, TaggedExample | str]]:
         kind = _find_format(path, format)
-        sentences = _conll(path, text, label) if kind == "conll" else _json(path, kind, text, label, splitting)
-        for line, found in sentences:
-            if isinstance(found, TaggedExample):
-                kept.append(found)
-                continue
-            dropped.append(Dropped(found, path, line))
-            if strict:
-                raise ValueError(f"{path}, line {line}: {found}; mend it, or pass strict=False to leave it out.")
-    report = RowReport(tuple(os.fspath(file) for file in files), len(kept) + len(dropped), len(kept), tuple(dropped))
-    if not kept:
-        raise ValueError(f"no usable sentence in {', '.join(report.files)}; {report}")
-    return TaggedRows(tuple(kept), report)
+        return _conll(path, text, label) if kind == "conll" else _json(path, kind, text, label, splitting)
+
+    found = (one for path in files for one in found_in(path, sentences(path)))
+    return collect_rows(TaggedRows, found, files, what="sentence", strict=strict)
 
 
-def _find_format(path, format):
+def _find_format(path: str, format: str | None) -> str:
     if format not in (None, "conll", "jsonl", "json"):
         raise ValueError(f"format={format!r} is not one of conll, jsonl, json.")
     if format is None and path.lower().removesuffix(".gz").endswith(_JSON_ENDINGS):
@@ -142,17 +126,19 @@ def _find_format(path, format):
     return format or "conll"
 
 
-def _conll(path, word, tag):
+def _conll(path: str, word: Any, tag: Any) -> Iterator[tuple[int, TaggedExample | str]]:
     """Sentence by sentence: its first line and the example, or the bad line and what is wrong with it."""
     word, tag = 0 if word is None else word, -1 if tag is None else tag
     if not isinstance(word, int) or not isinstance(tag, int):
         raise TypeError(f"text={word!r}, label={tag!r}: the columns of {path} have no names; pass numbers from 0.")
-    begin, words, tags, fault = 0, [], [], None
+    begin, fault = 0, None
+    words: list[str] = []
+    tags: list[str] = []
     for record in (*read_records(path, format="tsv"), None):
-        cells = [] if record is None or record.cells is None else record.cells
+        cells: list[str] = [] if record is None else list(record.cells or ())
         if len(cells) == 1:
             cells = re.split(" +", cells[0].rstrip(" "))
-        if any(cells):
+        if record is not None and any(cells):
             if cells[0].startswith("-DOCSTART-") or _is_comment(cells, tag):
                 continue
             begin = begin or record.line
@@ -164,12 +150,14 @@ def _conll(path, word, tag):
         begin, words, tags, fault = 0, [], [], None
 
 
-def _is_comment(cells, tag):
+def _is_comment(cells: list[str], tag: int) -> bool:
     has_tag = len(cells) > 1 and -len(cells) <= tag < len(cells) and split_tag(cells[tag])
     return cells[0].startswith("#") and not has_tag
 
 
-def _read_line(cells, word, tag, words, tags, line):
+def _read_line(
+    cells: list[str], word: int, tag: int, words: list[str], tags: list[str], line: int
+) -> tuple[int, str] | None:
     if len(cells) < 2 or max(word, tag) >= len(cells) or min(word, tag) < -len(cells):
         return line, "line without a tag"
     if not split_tag(cells[tag]):
@@ -179,7 +167,9 @@ def _read_line(cells, word, tag, words, tags, line):
     return None
 
 
-def _json(path, format, text, label, splitting):
+def _json(
+    path: str, format: str, text: str | int | None, label: str | int | None, splitting: str
+) -> Iterator[tuple[int, TaggedExample | str]]:
     for record in read_records(path, format=format):
         if not isinstance(record.cells, dict):
             yield record.line, record.problem or "not a JSON object"
@@ -197,20 +187,20 @@ def _json(path, format, text, label, splitting):
         yield record.line, make_example(*(cells[key] for key in keys), row=record.line, splitting=splitting)
 
 
-def _is_prodigy(cells):
+def _is_prodigy(cells: dict[Any, Any]) -> bool:
     tokens = cells.get("tokens")
     has_objects = isinstance(tokens, list) and any(isinstance(token, dict) for token in tokens)
     return has_objects and isinstance(cells.get("text"), str)
 
 
-def _key(cells, asked, known):
+def _key(cells: dict[Any, Any], asked: Any, known: Sequence[str]) -> Any:
     return next((key for key in ([asked] if asked is not None else known) if key in cells), None)
 
 
 # === Sentences ===
 
 
-def as_tagged_rows(x: Any, y: Any = None, *, splitting: str = "words", **columns) -> TaggedRows:
+def as_tagged_rows(x: Any, y: Any = None, *, splitting: str = "words", **columns: Any) -> TaggedRows[TaggedExample]:
     """Sentences from words and tags, from texts and entities, from a file, or rows that are read already.
 
     Args:
@@ -231,22 +221,32 @@ def as_tagged_rows(x: Any, y: Any = None, *, splitting: str = "words", **columns
         return x
     x = list(x)
     if x and all(isinstance(item, TaggedExample) for item in x):
-        return TaggedRows(tuple(x), RowReport((), len(x), len(x)))
+        return collect_rows(TaggedRows, x)
     if y is None or len(x) != len(y):
         given = "no tags" if y is None else f"tags for {len(y):,}"
         raise ValueError(f"There are {len(x):,} sentences and {given}; expected the tags of each sentence.")
-    kept, dropped = [], []
-    for row, both in enumerate(zip(x, y, strict=True), 1):
-        found = make_example(*both, row=row, splitting=splitting)
-        if isinstance(found, TaggedExample):
-            kept.append(found)
-        elif found == "empty text":
-            dropped.append(Dropped(found, "", row))
-        else:
-            raise ValueError(f"Sentence {row} ({str(both[0])[:40]!r}): {found}.")
-    if not kept:
-        raise ValueError(f"All {len(x):,} sentences are empty; expected at least one with words.")
-    return TaggedRows(tuple(kept), RowReport((), len(x), len(kept), tuple(dropped)))
+    found = [
+        named_or_error("Sentence", row, both[0], make_example(*both, row=row, splitting=splitting))
+        for row, both in enumerate(zip(x, y, strict=True), 1)
+    ]
+    nothing = f"All {len(x):,} sentences are empty; expected at least one with words."
+    return collect_rows(TaggedRows, found, nothing=nothing)
+
+
+def named_or_error(what: str, row: int, text: Any, found: Tagged | str) -> Tagged | Dropped:
+    """A value's example. An empty text is dropped, as in files; any other fault of a value is an error.
+
+    Args:
+        what: What a row is called in the error.
+        row: Its number, from 1.
+        text: The value, of which the error shows the beginning.
+        found: The example, or the reason why there is none.
+    """
+    if found == "empty text":
+        return Dropped(found, "", row)
+    if isinstance(found, str):
+        raise ValueError(f"{what} {row} ({str(text)[:40]!r}): {found}.")
+    return found
 
 
 def make_example(text: Any, labels: Any, *, row: int = 0, splitting: str = "words") -> TaggedExample | str:
@@ -275,21 +275,22 @@ def make_example(text: Any, labels: Any, *, row: int = 0, splitting: str = "word
     return TaggedExample(words, tuple(labels), row)
 
 
-def _from_entities(text, entities, row, splitting):
+def _from_entities(text: str, entities: Sequence[Any], row: int, splitting: str) -> TaggedExample | str:
     """Words of a text, tagged by the places of its entities; one that ends within a word is widened to all of it."""
     if not text.strip():
         return "empty text"
     if _SURROGATE.search(text):
         return "invalid UTF-8"
-    places = [_place(entity) for entity in entities]
-    if None in places:
+    found = [_place(entity) for entity in entities]
+    places = sorted(place for place in found if place is not None)
+    if len(places) < len(found):
         return "an entity is no (start, end, label)"
-    places.sort()
     if any(not 0 <= start < end <= len(text) for start, end, _ in places):
         return "an entity lies outside of its text"
     if any(before[1] > after[0] for before, after in pairwise(places)):
         return "entities overlap"
-    words, spans, widened = split_words(text, splitting), [], 0
+    words, widened = split_words(text, splitting), 0
+    spans: list[tuple[str, int, int]] = []
     for start, end, kind in places:
         inside = [index for index, (_, first, last) in enumerate(words) if first < end and last > start]
         if not inside or (spans and inside[0] < spans[-1][2]):
@@ -299,7 +300,7 @@ def _from_entities(text, entities, row, splitting):
     return TaggedExample(tuple(word for word, _, _ in words), tuple(span_tags(spans, len(words))), row, widened)
 
 
-def _place(entity):
+def _place(entity: Any) -> tuple[int, int, str] | None:
     """Start, end and label of an entity, in whichever form; `None` where one is missing."""
     if isinstance(entity, dict):
         start = entity.get("start", entity.get("start_offset"))
@@ -310,5 +311,6 @@ def _place(entity):
     else:
         start, end = getattr(entity, "start", None), getattr(entity, "end", None)
         kind = getattr(entity, "label", getattr(entity, "name", None))
-    is_place = isinstance(start, int) and isinstance(end, int) and isinstance(kind, str) and kind
-    return (start, end, kind) if is_place else None
+    if not isinstance(start, int) or not isinstance(end, int) or not isinstance(kind, str) or not kind:
+        return None
+    return start, end, kind

@@ -6,7 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-from tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import DEEP_CONFIG, pretrained_directory, reviews
 
 from export.compression.heads import _NEURONS, _copy_best, remove_heads, remove_neurons
 from export.compression.importance import part_importance
@@ -14,7 +14,7 @@ from export.compression.layers import remove_layers
 from export.compression.students import pick_layers, take_layers
 from export.file.ops import audit_ops
 from export.runtime import load
-from export.tasks.measuring import measure, prepare, training_step
+from export.tasks.base.measuring import measure, prepare, training_step
 from export.tflite.conversion import convert
 from keras_bert.checkpoint import CheckpointError, save_pretrained
 from keras_bert.decoding import softmax
@@ -28,7 +28,7 @@ TEXTS, LABELS = reviews(48, seed=11)
 @functools.cache
 def trained():
     """A classifier that passes for a trained one: what matters to it is as random as its weights."""
-    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    task = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32)
     task.fresh_heads = False
     return task
 
@@ -187,7 +187,9 @@ def test_what_cannot_be_removed_is_said(options, words):
 
 
 def test_untrained_models_and_too_many_blocks_are_refused():
-    untrained = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    untrained = TextClassifier.from_pretrained(
+        pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32
+    )
     with pytest.raises(ValueError, match="untrained"):
         remove_heads(untrained, TEXTS, LABELS, keep=1)
     with pytest.raises(ValueError, match="the model has 2 blocks"):

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import DEEP_CONFIG, pretrained_directory, reviews
 
 import export
 from export.compression.pruning import _make_schedule, compressed_size, prune
@@ -21,7 +21,7 @@ TRAIN, CHECK = reviews(64, seed=1), reviews(40, seed=2)
 @functools.cache
 def trained():
     """A classifier that passes for a trained one: its weights are random, and large enough to learn quickly."""
-    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    task = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32)
     task.fresh_heads = False
     return take_layers(task, pick_layers(2, 1))  # tracing the steps takes most of the time
 

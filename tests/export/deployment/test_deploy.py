@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import DEEP_CONFIG, pretrained_directory, reviews
 
 import export
 import export.deployment.deploying
@@ -42,7 +42,7 @@ CANDIDATES = (
 
 @functools.cache
 def teacher():
-    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    task = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32)
     report = task.fit(*TRAIN, learning_rate=3e-3, batch_size=16, epochs=16, evaluations=1, patience=None, verbose=0)
     assert report.best.score > 0.9
     return task
@@ -236,7 +236,7 @@ def test_an_app_with_fixed_lengths_gets_a_file_of_such(tmp_path):
     ],
 )
 def test_what_cannot_be_asked(options, words, tmp_path):
-    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    task = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32)
     task.fresh_heads = False
     with pytest.raises(ValueError, match=words):
         export.deploy(task, tmp_path / "out", TRAIN, VALIDATION, **options)
@@ -244,7 +244,7 @@ def test_what_cannot_be_asked(options, words, tmp_path):
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):
-    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    task = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32)
     task.save(tmp_path / "model")
     for name, (texts, labels) in (("train", TRAIN), ("dev", VALIDATION)):
         rows = "".join(f"{text}\t{label}\n" for text, label in zip(texts, labels, strict=True))

@@ -5,7 +5,7 @@ import functools
 import keras
 import numpy as np
 import pytest
-from tiny_tasks import WORDS, pretrained_directory, reviews
+from tiny_tasks import DEEP_CONFIG, WORDS, pretrained_directory, reviews
 
 import export.distillation.teacher_outputs
 from export.compression.students import make_student, pick_layers
@@ -26,7 +26,9 @@ FAST = {"learning_rate": 3e-3, "batch_size": 16, "patience": None, "verbose": 0}
 
 @functools.cache
 def teacher():
-    classifier = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    classifier = TextClassifier.from_pretrained(
+        pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32
+    )
     report = classifier.fit(*reviews(240, seed=1), epochs=12, evaluations=1, **FAST)
     assert report.best.score > 0.9
     return classifier
@@ -189,7 +191,7 @@ def _numbered(vectors, numbers):
 
 
 def test_a_student_learns_its_teachers_opinion_without_labels():
-    proposer = NearestWords(*load_encoder(pretrained_directory()), top_k=3, min_similarity=-1.0)
+    proposer = NearestWords(*load_encoder(pretrained_directory(DEEP_CONFIG)), top_k=3, min_similarity=-1.0)
     more = augment(reviews(60, seed=4)[0], proposer=proposer, seed=1, per_text=4, progress=False)
     assert len(more.texts) > 200
     student = make_student(teacher(), num_layers=1, hidden_dim=16, num_heads=2, intermediate_dim=32, verbose=False)
@@ -270,7 +272,9 @@ def test_a_teacher_that_was_killed_goes_on_with_the_texts_that_are_left(tmp_path
 
 def test_several_teachers_are_averaged():
     texts, labels = reviews(24, seed=9)
-    other = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32, seed=5)
+    other = TextClassifier.from_pretrained(
+        pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32, seed=5
+    )
     student = make_student(teacher(), num_layers=1, verbose=False)
     _, data = plan_distillation([teacher(), other], student, texts, labels)
     expected = (teacher().logits(texts) + other.logits(texts)) / 2
@@ -294,7 +298,7 @@ def test_what_cannot_be_learned_is_an_error(losses, words):
 
 
 def test_teacher_and_student_must_answer_alike():
-    other = TextClassifier.from_pretrained(pretrained_directory(), labels=["a", "b"], sequence_length=32)
+    other = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["a", "b"], sequence_length=32)
     with pytest.raises(ValueError, match="same task and labels"):
         distill(teacher(), other, *reviews(8, seed=1))
     trimmed, _ = trim_vocabulary(teacher(), ["a good film"], keep_characters=False)

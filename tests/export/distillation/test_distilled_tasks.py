@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from keras import ops
-from tiny_tasks import CONFIG, VOCABULARY, reviews
+from tiny_tasks import DEEP_CONFIG, VOCABULARY, reviews
 
 from export.compression.students import make_student
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors
 from export.distillation.training import distill, plan_distillation
-from export.tasks.measuring import training_step
-from export.tasks.teacher_labels import label_texts
+from export.tasks.base.measuring import training_step
+from export.tasks.base.teacher_labels import label_texts
 from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.decoding.similarity import cosine_matrix
@@ -54,10 +54,10 @@ TASKS = {
 
 
 @functools.cache
-def pretrained_directory():
+def pretrained_directory(DEEP_CONFIG):
     """The tiny model with four tokens more, to mark entities with, and one block, because building takes the time."""
     directory, vocabulary = Path(tempfile.mkdtemp()) / "model", [*VOCABULARY, *(f"[unused{n}]" for n in (1, 2, 3, 4))]
-    config = CONFIG.replace(vocabulary_size=len(vocabulary), num_layers=1, initializer_range=0.1)
+    config = DEEP_CONFIG.replace(vocabulary_size=len(vocabulary), num_layers=1, initializer_range=0.1)
     save_pretrained(bert_encoder(config, seed=3), directory, tokenizer=BertTokenizer(vocabulary))
     return directory
 
@@ -66,7 +66,7 @@ def pretrained_directory():
 def teacher(name):
     """A task with random weights that passes for a trained one."""
     kind, options, _ = TASKS[name]
-    task = kind.from_pretrained(pretrained_directory(), sequence_length=32, **options)
+    task = kind.from_pretrained(pretrained_directory(DEEP_CONFIG), sequence_length=32, **options)
     head = [weight for weight in task.model.weights if "classifier" in weight.path]
     for weight in head:  # large enough for opinions
         weight.assign(np.random.default_rng(0).normal(size=weight.shape))

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_tasks
 from places import ROOT
 
 import export
 from export.deployment.packages import write_package
 from export.runtime import AspectJudge, Assistant, Chooser, Embedder, RelationFinder, load
 from export.serving.saving import save_serving
-from export.tasks.examples import task_reader
+from export.tasks.base.inputs import task_reader
 from export.verification.parity import verify
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.model.encoder import bert_encoder
@@ -25,7 +26,6 @@ from keras_bert.tasks.multiple_choice.task import MultipleChoice
 from keras_bert.tasks.relation.task import RelationClassifier
 from keras_bert.tasks.similarity.task import SentenceEmbedder
 from keras_bert.text.tokenizer import BertTokenizer
-from tests import tiny_tasks
 from tests.export.runtime.test_tagging_and_answers import changed
 
 VOCABULARY = [*tiny_tasks.VOCABULARY, *(f"[unused{number}]" for number in range(1, 5))]

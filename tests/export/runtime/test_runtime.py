@@ -91,11 +91,11 @@ def test_windows_read_the_whole_text(place):
 
 
 def test_nothing_is_loaded_that_a_cold_start_has_no_time_for(exported):
-    """Neither frameworks nor what writes and edits files, nor the readers of other tasks."""
+    """Neither frameworks nor what writes and edits files, nor other tasks."""
     _, path = exported
     heavy = "tensorflow keras jax torch scipy sklearn pandas matplotlib transformers huggingface_hub requests asyncio"
     own = "flatbuffers ai_edge_litert.schema_py_generated export.file.metadata export.file.contents "
-    own += "export.runtime.readers.spans"
+    own += "export.tasks.question_answering"
     code = (
         f"import sys; from export.runtime import load; print(load({str(path)!r})('a fine film')[0].name); "
         f"print([m for m in {[*heavy.split(), *own.split()]} if m in sys.modules])"

@@ -15,7 +15,7 @@ from export.file.archive import append_files, read_files
 from export.file.metadata import task_settings
 from export.runtime import Answerer, Classifier, Tagger, load
 from export.runtime.tokenizer import DeviceTokenizer
-from export.tasks.examples import read_examples, task_reader
+from export.tasks.base.inputs import read_examples, task_reader
 from export.tflite.calibration_data import calibration_rows
 from export.verification.latency import benchmark
 from export.verification.parity import VerificationError, verify

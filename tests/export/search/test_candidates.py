@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny_tasks import pretrained_directory, reviews
+from tiny_tasks import DEEP_CONFIG, pretrained_directory, reviews
 
 from export.cli.deploy import read_seconds
 from export.deployment.manifest import check_manifest, write_manifest
@@ -18,7 +18,7 @@ from export.search.intervals import least_half_width, needed_examples, score_int
 from export.search.models import flat_texts
 from export.search.proposals import lean_sizes, list_candidates, spread_lengths, student_sizes
 from export.search.trials import SKIPPED, Trial, as_table, choose, pareto_front
-from export.tasks.outputs import app_outputs
+from export.tasks.base.registry import find_export
 from keras_bert.finetuning.recipes import Recipe
 from keras_bert.model.config import BertConfig
 from keras_bert.tasks.classification.task import TextClassifier
@@ -30,7 +30,7 @@ MINILM = BertConfig(num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim
 
 
 def new_classifier():
-    task = TextClassifier.from_pretrained(pretrained_directory(), labels=["bad", "good"], sequence_length=32)
+    task = TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["bad", "good"], sequence_length=32)
     task.fresh_heads = False
     return task
 
@@ -238,7 +238,7 @@ class FileOf:
         raw = self.task.outputs(tokenized)
         random = np.random.default_rng(0)
         raw = {name: value + self.noise * random.normal(size=value.shape) for name, value in raw.items()}
-        return app_outputs(self.task).from_task(self.task, raw, tokenized)
+        return find_export(self.task.name).from_task(self.task, raw, tokenized)
 
 
 @pytest.mark.parametrize("name", DATA)
@@ -281,7 +281,9 @@ def test_data_that_cannot_be_used(train, validation, words):
 
 def test_a_model_that_was_never_trained_is_not_deployed():
     with pytest.raises(ValueError, match="untrained"):
-        read_data(TextClassifier.from_pretrained(pretrained_directory(), labels=["a", "b"]), None, (["a"], ["a"]))
+        read_data(
+            TextClassifier.from_pretrained(pretrained_directory(DEEP_CONFIG), labels=["a", "b"]), None, (["a"], ["a"])
+        )
 
 
 def test_texts_are_found_wherever_they_are():

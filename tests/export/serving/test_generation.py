@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny_tasks
 from places import HELPERS
 from saved_model_servers import ServedModel, saved_graph
 
@@ -18,7 +19,6 @@ from export.serving.text import join_tokens
 from keras_bert.decoding.written_text import write_text
 from keras_bert.tasks.classification.task import TextClassifier
 from keras_bert.tasks.generation.sampling import Decoding
-from tests import tiny_tasks
 from tests.export.serving.test_saved_model import CORE_OPS, TEXT_OPS
 from tests.export.tflite.test_generation import TARGET, TEXTS, the_task
 

@@ -1,0 +1,73 @@
+"""Aspects: pairs of a sentence and an aspect → what the sentence says of it."""
+
+import os
+
+import numpy as np
+
+from export.tasks.base.definition import ExportedTask, GuideInput, ServedTask
+from export.tasks.base.examples import PROBES, Examples, read_texts
+from export.tasks.base.reader import split_pairs
+from export.tasks.base.registry import register_export
+from export.tasks.classification import (
+    LabelReader,
+    class_answers,
+    class_logits,
+    class_probabilities,
+    class_ranking,
+    class_tensors,
+)
+from keras_bert.decoding.labels import AspectPolarity
+
+
+class AspectReader(LabelReader):
+    """Pairs of a sentence and an aspect → polarities."""
+
+    pairs_alone = True
+    sample = ("a", "a")
+
+    def prepare(self, inputs):
+        if split_pairs(inputs)[1] is None:
+            raise TypeError(f"There is no aspect for {str(inputs[0])[:40]!r}; expected pairs (sentence, aspect).")
+        return super().prepare(inputs)
+
+    def answers(self, outputs, data, inputs):
+        ranked = super().answers(outputs, data, inputs)
+        return [
+            AspectPolarity(aspect, labels[0].name, labels[0].probability)
+            for (_, aspect), labels in zip(inputs, ranked, strict=True)
+        ]
+
+    def agreement(self, answers, others):
+        return float(np.mean([ours.label == theirs.label for ours, theirs in zip(answers, others, strict=True)]))
+
+
+def _read_examples(task, x, y, **columns) -> Examples:
+    from keras_bert.tasks.classification.aspect_files import read_aspects
+
+    if isinstance(x, str | os.PathLike):
+        x, columns = read_aspects(x, **columns), {}
+    return read_texts(task, [(text, "it") for text in PROBES] if x is None else x, y, **columns)
+
+
+def _label_texts(teacher, pairs):
+    return pairs, [answer.label for answer in teacher.predict(pairs)]
+
+
+_GUIDE = GuideInput(
+    '[("Great pizza, slow service.", "pizza")]', '{"text": "Great pizza, slow service.", "pair": "pizza"}'
+)
+
+register_export(
+    ExportedTask(
+        name="aspect",
+        reader=AspectReader,
+        in_graph=class_tensors,
+        from_task=class_probabilities,
+        to_task=class_logits,
+        class_output="class_logits",
+        read_examples=_read_examples,
+        label_texts=_label_texts,
+        served=ServedTask(class_answers, class_ranking, forms=("pairs",)),
+        guide=lambda task: _GUIDE,
+    )
+)

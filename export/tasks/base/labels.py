@@ -1,0 +1,72 @@
+"""What tasks share whose file gives probabilities of labels: tensors, logits and answers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from export.tasks.base.reader import check_width
+from keras_bert.decoding import Label, inverse_sigmoid, mean_by_owner, sigmoid, softmax, sort_labels
+
+# MediaPipe and the Task Library show scores as they come, so the activation is in the graph.
+_ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
+    "single_label": (softmax, np.log),
+    "multi_label": (sigmoid, inverse_sigmoid),
+}
+
+
+# === Outputs of the file ===
+
+
+def probability_tensors(task: Any, output: str, kind: str = "single_label") -> dict:
+    """The Keras tensor `probabilities`, from one of the model's outputs.
+
+    Args:
+        task: The task.
+        output: The name of the logits.
+        kind: `"single_label"` takes softmax, `"multi_label"` sigmoid.
+    """
+    import keras
+
+    activation = keras.layers.Activation(_ACTIVATIONS[kind][0].__name__, dtype="float32", name="probabilities")
+    return {"probabilities": activation(task.model.output[output])}
+
+
+def probabilities_of(logits: np.ndarray, kind: str = "single_label") -> np.ndarray:
+    """The same in NumPy.
+
+    Example:
+        >>> probabilities_of(np.array([[0.0, 0.0]])).tolist()
+        [[0.5, 0.5]]
+    """
+    return _ACTIVATIONS[kind][0](logits)
+
+
+def logits_of(probabilities: np.ndarray, kind: str = "single_label") -> np.ndarray:
+    """Logits, up to a constant for each row, which no answer depends on."""
+    return _ACTIVATIONS[kind][1](np.maximum(probabilities, np.finfo("float32").tiny))
+
+
+# === Answers ===
+
+
+def ranked_labels(probabilities: np.ndarray, labels: Sequence[str], owners: np.ndarray) -> list[list[Label]]:
+    """All labels of each text, the likeliest first.
+
+    The windows of a text share its answer by the mean of their logits, as in Keras. Softmax has lost a constant for
+    each window, and the softmax of the mean loses it again.
+
+    Example:
+        >>> str(ranked_labels(np.array([[0.9, 0.1], [0.5, 0.5]]), ["no", "yes"], np.array([0, 0]))[0][0])
+        'no (75%)'
+    """
+    probabilities = np.asarray(probabilities, np.float64)
+    check_width("probabilities", probabilities, labels)
+    logits = mean_by_owner(np.log(probabilities + np.finfo(np.float32).tiny), owners)
+    return [sort_labels(row, labels) for row in softmax(logits)]
+
+
+def share_of_same_labels(answers: list, others: list, *, count: int | None = 1) -> float:
+    """The share of texts with the same best label; with `count=None`, with all labels the same."""
+    names = [[{label.name for label in answer[:count]} for answer in part] for part in (answers, others)]
+    return float(np.mean([ours == theirs for ours, theirs in zip(*names, strict=True)]))

@@ -1,0 +1,42 @@
+"""Texts without labels → examples that carry the teacher's answers as labels.
+
+Takes whatever a task's `predict` takes (plain strings for a classifier); gives what its `fit` takes. With labels by the
+teacher, text that nobody labelled goes the same way as text that somebody did, and a score says how often the student
+agrees with its teacher. How an answer becomes a label is `ExportedTask.label_texts`.
+"""
+
+from typing import Any
+
+from export.tasks.base.inputs import read_examples
+from export.tasks.base.registry import find_export
+from keras_bert.tasks.base.task import Task
+
+
+def label_texts(teacher: Task, x: Any, y: Any = None, **columns) -> tuple[Any, Any, dict]:
+    """Data as it is where it has labels; else with the teacher's answers.
+
+    Args:
+        teacher: A trained task.
+        x, y: Labelled data in any form that `teacher.fit` takes; or inputs of `teacher.predict`.
+        columns: Columns of a file.
+
+    Returns:
+        x, y and columns for `fit`.
+
+    Example:
+        ```python
+        x, y, columns = label_texts(classifier, ["a fine film", "what a bore"])  # y: ["positive", "negative"]
+        ```
+    """
+    examples = read_examples(teacher, x, y, **columns)
+    if examples.labelled is not None:
+        return x, y, columns
+    if not examples.inputs:
+        raise ValueError("There are no texts; expected some for the teacher to label.")
+    labels_of = find_export(teacher.name).label_texts
+    if labels_of is None:
+        raise ValueError(
+            f"The examples have no labels, and the task {teacher.name!r} cannot label them; pass examples with labels, "
+            "or register the task with label_texts=."
+        )
+    return *labels_of(teacher, examples.inputs), {}

@@ -1,0 +1,169 @@
+"""Classification: texts or pairs → labels with probabilities, or numbers."""
+
+import numpy as np
+
+from export.tasks.base.definition import CLASSIFY, REGRESS, ExportedTask, GuideInput, ServedTask
+from export.tasks.base.labels import (
+    logits_of,
+    probabilities_of,
+    probability_tensors,
+    ranked_labels,
+    share_of_same_labels,
+)
+from export.tasks.base.reader import Reader, check_width, cut_or_windows, split_at_tab, split_pairs
+from export.tasks.base.registry import register_export
+from keras_bert.decoding import choose_labels, inverse_sigmoid, mean_by_owner, sigmoid
+from keras_bert.text.tokenized_texts import tokenize_texts
+
+# === The device ===
+
+# What the file of each kind gives.
+_OUTPUTS = {"single_label": "probabilities", "multi_label": "probabilities", "regression": "class_logits"}
+
+
+class LabelReader(Reader):
+    """Texts or pairs of texts → labels."""
+
+    @property
+    def outputs(self):
+        """What a file must give."""
+        return (_OUTPUTS[self.kind],)
+
+    def check(self):
+        if self.kind not in _OUTPUTS or (self.labels is None) != (self.kind == "regression"):
+            raise ValueError(
+                f"kind {self.kind!r} and {len(self.labels or ())} labels, which do not go together; export it again."
+            )
+
+    @classmethod
+    def from_line(cls, line):
+        return split_at_tab(line)
+
+    def prepare(self, inputs):
+        tokenized = tokenize_texts(self.tokenizer, *split_pairs(inputs))
+        return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
+
+    def answers(self, outputs, data, inputs, *, threshold: float = 0.5):  # type: ignore[override]  # the task's own options
+        if self.kind == "regression":
+            return [float(value) for value in mean_by_owner(outputs["class_logits"], data.owners)[:, 0]]
+        probabilities = np.asarray(outputs["probabilities"], np.float64)
+        labels = self.labels or ()
+        check_width("probabilities", probabilities, labels)
+        if self.kind == "multi_label":
+            probabilities = sigmoid(mean_by_owner(inverse_sigmoid(probabilities), data.owners))
+            return [choose_labels(row, labels, threshold=threshold) for row in probabilities]
+        return ranked_labels(probabilities, labels, data.owners)
+
+    def agreement(self, answers, others):
+        if self.kind == "regression":
+            return _correlation(np.array(answers), np.array(others))
+        return share_of_same_labels(answers, others, count=1 if self.kind == "single_label" else None)
+
+    @property
+    def agreement_of(self):
+        return "correlation" if self.kind == "regression" else super().agreement_of
+
+
+def _correlation(ours, theirs):
+    if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
+        return float(np.allclose(ours, theirs))
+    return float(np.corrcoef(ours, theirs)[0, 1])
+
+
+# === The file ===
+
+
+def class_tensors(task) -> dict:
+    """What the file of a classifier gives: probabilities, or a number."""
+    if task.kind == "regression":
+        return {"class_logits": task.model.output["class_logits"]}
+    return probability_tensors(task, "class_logits", task.kind)
+
+
+def class_probabilities(task, outputs: dict, tokenized) -> dict:
+    """The same in NumPy."""
+    if task.kind == "regression":
+        return outputs
+    return {"probabilities": probabilities_of(outputs["class_logits"], task.kind)}
+
+
+def class_logits(task, outputs: dict, tokenized) -> dict:
+    """The way back."""
+    if task.kind == "regression":
+        return outputs
+    return {"class_logits": logits_of(outputs["probabilities"], task.kind)}
+
+
+# === Labels by a teacher ===
+
+
+def _label_texts(teacher, texts):
+    answers = teacher.predict(texts)
+    if teacher.kind == "regression":
+        return texts, answers
+    if teacher.kind == "multi_label":
+        return texts, [tuple(label.name for label in labels) for labels in answers]
+    return texts, [labels[0].name for labels in answers]
+
+
+# === The server ===
+
+
+def class_answers(task, outputs: dict) -> dict:
+    """What a server gives for a text."""
+    import tensorflow as tf
+
+    logits = outputs["class_logits"]
+    if task.kind == "regression":
+        return {"value": logits[:, 0]}
+    probabilities = tf.sigmoid(logits) if task.kind == "multi_label" else tf.nn.softmax(logits)
+    best = tf.argmax(logits, axis=-1, output_type=tf.int32)
+    return {
+        "label": tf.gather(tf.constant(task.labels), best),
+        "probability": tf.reduce_max(probabilities, axis=-1),
+        "probabilities": probabilities,  # [B, C], in the order of the labels
+    }
+
+
+def class_ranking(task):
+    """The signature for Classify requests, or for Regress requests."""
+    import tensorflow as tf
+
+    def rank(outputs):
+        probabilities = class_answers(task, outputs)["probabilities"]
+        scores, order = tf.math.top_k(probabilities, k=len(task.labels))
+        return {"classes": tf.gather(tf.constant(task.labels), order), "scores": scores}
+
+    if task.kind == "regression":
+        return "regress", REGRESS, lambda outputs: {"outputs": class_answers(task, outputs)["value"]}
+    return "classify", CLASSIFY, rank
+
+
+# === Guides ===
+
+_PAIR = GuideInput('[("A man sleeps.", "Nobody is awake.")]', '{"text": "A man sleeps.", "pair": "Nobody is awake."}')
+_ANDROID = (
+    "// examples/android of keras-bert-edge has a classifier in Kotlin with the original tokenizer:",
+    'LiteRtClassifier(context).use { it.classify("Type anything here.").first() }',
+)
+
+
+def _guide(task):
+    return _PAIR if task.pairs else GuideInput()
+
+
+register_export(
+    ExportedTask(
+        name="classification",
+        reader=LabelReader,
+        in_graph=class_tensors,
+        from_task=class_probabilities,
+        to_task=class_logits,
+        class_output="class_logits",
+        label_texts=_label_texts,
+        served=ServedTask(class_answers, class_ranking, forms=("texts", "pairs")),
+        guide=_guide,
+        android=_ANDROID,
+        plain_rows=True,
+    )
+)

@@ -1,0 +1,97 @@
+"""Generation: sources → texts that are written behind them, by a file with two graphs."""
+
+import itertools
+
+import numpy as np
+
+from export.tasks.base.definition import ExportedTask
+from export.tasks.base.examples import PROBES, Examples
+from export.tasks.base.reader import Reader
+from export.tasks.base.registry import register_export
+from export.tasks.base.settings import COUNT, one_of
+from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.decoding.written_text import write_text
+from keras_bert.tasks.generation.files import as_generation_rows, as_source
+from keras_bert.tasks.generation.rows import Room, tokenize_sources
+from keras_bert.text.tokenized_texts import TokenizedTexts
+
+# === The device ===
+
+
+class SourceReader(Reader):
+    """Sources, each a text or a list of texts that belong together, → texts.
+
+    Its rows are sources, so `sequence_length` is the most tokens of one. Answers come from `written_ids`, `[rows, L]`
+    with padding behind them, which the loop around a file's graphs gives.
+    """
+
+    outputs = ("logits",)
+    expected = {**Reader.expected, "target_length": COUNT, "keeps": one_of("start", "end")}
+
+    @classmethod
+    def from_line(cls, line):
+        return line.split("\t") if "\t" in line else line
+
+    def prepare(self, inputs):
+        sources = [as_source(text, row) for row, text in enumerate(inputs, 1)]
+        room = Room(self.sequence_length, self.settings["target_length"], self.settings["keeps"])
+        ids, splits, _ = tokenize_sources(self.tokenizer, sources, room)
+        special = {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+        return PreparedData(TokenizedTexts(ids, splits, **special), None, None, np.arange(len(sources)))
+
+    def answers(self, outputs, data, inputs):
+        pad_id = self.tokenizer.pad_id
+        return [
+            write_text(self.tokenizer.id_to_token(token) for token in row[row != pad_id].tolist())
+            for row in outputs["written_ids"]
+        ]
+
+    def agreement(self, answers, others):
+        """The share of texts that are the same."""
+        return float(np.mean([ours == theirs for ours, theirs in zip(answers, others, strict=True)]))
+
+
+def source_rows(tokenized: TokenizedTexts) -> list[np.ndarray]:
+    """The tokens of each source, `[CLS]` first and `[SEP]` last.
+
+    Example:
+        >>> source_rows(TokenizedTexts(np.array([7, 8, 9]), np.array([0, 2, 3])))
+        [array([2, 7, 8, 3]), array([2, 9, 3])]
+    """
+    ids, splits, _ = tokenized.packed()
+    return [ids[begin:end] for begin, end in itertools.pairwise(splits)]
+
+
+# === The file ===
+
+
+def _no_single_graph(task, *others):
+    raise ValueError(
+        f"{type(task).__name__} is two graphs in a file, one that reads and one that writes a token, so it has no "
+        "outputs of its own: export.convert, load, verify and save_serving take it; what changes its model does not."
+    )
+
+
+# === Data ===
+
+
+def _read_examples(task, x, y, **columns) -> Examples:
+    """Sources alone are strings, or lists of strings; tuples are pairs of source and target."""
+    if x is None or (y is None and isinstance(x, list | tuple) and all(isinstance(one, str | list) for one in x)):
+        return Examples(list(PROBES if x is None else x))
+    rows = as_generation_rows(x, y, **columns)
+    known = all(example.target is not None for example in rows)
+    return Examples(list(rows.sources), rows if known else None)
+
+
+register_export(
+    ExportedTask(
+        name="seq2seq",
+        reader=SourceReader,
+        in_graph=_no_single_graph,
+        from_task=_no_single_graph,
+        to_task=_no_single_graph,
+        writes=True,
+        read_examples=_read_examples,
+    )
+)

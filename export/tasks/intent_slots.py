@@ -1,0 +1,124 @@
+"""Intents and slots: commands to an assistant → what they ask for, with its parts."""
+
+import numpy as np
+
+from export.tasks.base.definition import ExportedTask, ServedTask
+from export.tasks.base.labels import logits_of, probabilities_of, probability_tensors, ranked_labels
+from export.tasks.base.reader import Reader, check_width
+from export.tasks.base.registry import register_export
+from export.tasks.base.settings import Setting, list_of
+from export.tasks.base.words import (
+    TAG_NOTES,
+    TAG_SETTINGS,
+    entity_labels,
+    joined_words,
+    locate_inputs,
+    read_words,
+    same_entities,
+    served_tags,
+    tag_scores,
+)
+from keras_bert.decoding.entities import Command
+from keras_bert.tasks.tagging.rows import arrange_words, read_entities
+
+# === The device ===
+
+
+class CommandReader(Reader):
+    """Texts, or lists of words, → `Command`s."""
+
+    outputs = ("probabilities", "token_logits")
+    token_outputs = ("token_logits",)
+    expected = {**TAG_SETTINGS, "tags": list_of(Setting(lambda value: isinstance(value, str), "a tag"))}
+
+    def check(self):
+        self._scores = tag_scores(self.settings["tags"], self.settings)
+        if not self.labels:
+            raise ValueError("no labels; expected the names of its intents.")
+
+    def prepare(self, inputs):
+        sentences = [[word for word, _, _ in words] for _, words in self._locate(inputs)]
+        return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts="cut")
+
+    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):  # type: ignore[override]  # the task's own options
+        logits, tags = outputs["token_logits"], self.settings["tags"]
+        check_width("token_logits", logits, tags)
+        located, words = self._locate(inputs), logits[data.places]
+        slots = read_entities(located, data, words, tags, self._scores, threshold=threshold)
+        intents = ranked_labels(outputs["probabilities"], self.labels or (), data.owners)
+        return [
+            Command(ranked[0].name, ranked[0].probability, tuple(found))
+            for ranked, found in zip(intents, slots, strict=True)
+        ]
+
+    def agreement(self, answers, others):
+        """The share of commands with the same intent and the same slots."""
+        same = [
+            ours.intent == theirs.intent and same_entities(ours.slots, theirs.slots)
+            for ours, theirs in zip(answers, others, strict=True)
+        ]
+        return float(np.mean(same))
+
+    def _locate(self, inputs):
+        return locate_inputs(inputs, self.settings["splitting"])
+
+
+# === The file ===
+
+
+def _tensors(task):
+    return {**probability_tensors(task, "class_logits"), "token_logits": task.model.output["token_logits"]}
+
+
+def _from_task(task, outputs, tokenized):
+    return {"probabilities": probabilities_of(outputs["class_logits"]), "token_logits": outputs["token_logits"]}
+
+
+def _to_task(task, outputs, tokenized):
+    return {"class_logits": logits_of(outputs["probabilities"]), "token_logits": outputs["token_logits"]}
+
+
+# === Labels by a teacher ===
+
+
+def _label_texts(teacher, texts):
+    answers = teacher.predict(texts)
+    labels = [(answer.intent, entity_labels(text, answer.slots)) for text, answer in zip(texts, answers, strict=True)]
+    return texts, labels
+
+
+# === The server ===
+
+
+def _served_answers(task, outputs):
+    import tensorflow as tf
+
+    logits = outputs["class_logits"]
+    probabilities = tf.nn.softmax(logits)
+    return {
+        "label": tf.gather(tf.constant(task.labels), tf.argmax(logits, axis=-1, output_type=tf.int32)),
+        "probability": tf.reduce_max(probabilities, axis=-1),
+        "probabilities": probabilities,
+        **served_tags(outputs, task.settings()["tags"]),
+    }
+
+
+def _serve(graph, text):
+    packed, starts, ends, truncated = graph.pack_with_places(text)
+    answers = _served_answers(graph.task, graph.forward(packed))
+    return {**answers, "starts": starts, "ends": ends, "truncated": truncated}
+
+
+register_export(
+    ExportedTask(
+        name="intent_slots",
+        reader=CommandReader,
+        in_graph=_tensors,
+        from_task=_from_task,
+        to_task=_to_task,
+        class_output="class_logits",
+        read_examples=read_words,
+        label_texts=_label_texts,
+        served=ServedTask(_served_answers, serve=_serve, rows=joined_words, notes=TAG_NOTES),
+    )
+)

@@ -1,0 +1,107 @@
+"""Similarity: texts → vectors."""
+
+import numpy as np
+
+from export.tasks.base.definition import ExportedTask, ServedTask
+from export.tasks.base.examples import PROBES, Examples
+from export.tasks.base.reader import Reader, check_texts, cut_or_windows
+from export.tasks.base.registry import register_export
+from export.tasks.base.settings import FLAG
+from keras_bert.decoding.labels import mean_by_owner
+from keras_bert.decoding.similarity import normalize_vectors
+from keras_bert.text.tokenized_texts import tokenize_texts
+
+# === The device ===
+
+
+class VectorReader(Reader):
+    """Texts → one vector each, float32."""
+
+    outputs = ("embedding",)
+    expected = {**Reader.expected, "normalize": FLAG}
+
+    def prepare(self, inputs):
+        check_texts(inputs)
+        tokenized = tokenize_texts(self.tokenizer, inputs)
+        return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
+
+    def answers(self, outputs, data, inputs):
+        vectors = outputs["embedding"]
+        pooled = mean_by_owner(vectors, data.owners)
+        return list(normalize_vectors(pooled) if self.settings["normalize"] and len(pooled) < len(vectors) else pooled)
+
+    def agreement(self, answers, others):
+        """The mean of the cosines of both."""
+        return float(np.mean(np.sum(normalize_vectors(answers) * normalize_vectors(others), axis=-1)))
+
+    @property
+    def agreement_of(self):
+        return "mean cosine"
+
+
+# === The file ===
+
+
+def _tensors(task):
+    return {"embedding": task.model.output["sentence_embedding"]}  # as MediaPipe's TextEmbedder calls it
+
+
+def _from_task(task, outputs, tokenized):
+    return {"embedding": outputs["sentence_embedding"]}
+
+
+def _to_task(task, outputs, tokenized):
+    return {"sentence_embedding": outputs["embedding"]}
+
+
+def _metric(task, data):
+    return "spearman" if data.labels.ndim == 1 else "accuracy@1"
+
+
+# === Data ===
+
+
+def _read_examples(task, x, y, **columns) -> Examples:
+    from keras_bert.tasks.similarity.files import as_sentence_groups
+
+    if x is None or (isinstance(x, list | tuple) and all(isinstance(text, str) for text in x)):
+        return Examples(list(PROBES if x is None else x))
+    groups = as_sentence_groups(x, y, **columns)
+    return Examples(list(groups.texts), groups)
+
+
+def _label_texts(teacher, texts):
+    """Each text with the next one, and the cosine between them on the scale of the task's scores."""
+    vectors = normalize_vectors(teacher.predict(texts))
+    first = np.arange(0, len(texts), 2)
+    second = (first + 1) % len(texts)
+    cosines = np.sum(vectors[first] * vectors[second], axis=-1)
+    if teacher.score_range is not None:
+        low, high = teacher.score_range
+        share = (cosines + 1) / 2 if low < 0 else np.clip(cosines, 0, 1)
+        cosines = low + share * (high - low)
+    cosines = np.clip(cosines, *(teacher.score_range or (-1, 1)))
+    return [(texts[one], texts[other]) for one, other in zip(first, second, strict=True)], cosines.tolist()
+
+
+# === The server ===
+
+
+def _served_answers(task, outputs):
+    return {"embedding": outputs["sentence_embedding"]}
+
+
+register_export(
+    ExportedTask(
+        name="similarity",
+        reader=VectorReader,
+        in_graph=_tensors,
+        from_task=_from_task,
+        to_task=_to_task,
+        metric=_metric,
+        read_examples=_read_examples,
+        label_texts=_label_texts,
+        served=ServedTask(_served_answers),
+        matches_states=False,
+    )
+)

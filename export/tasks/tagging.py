@@ -1,0 +1,84 @@
+"""Tagging: texts or words → entities with their places."""
+
+import numpy as np
+
+from export.tasks.base.definition import ExportedTask, ServedTask
+from export.tasks.base.reader import Reader, check_width
+from export.tasks.base.registry import register_export
+from export.tasks.base.settings import one_of
+from export.tasks.base.words import (
+    TAG_NOTES,
+    TAG_SETTINGS,
+    entity_labels,
+    joined_words,
+    locate_inputs,
+    read_words,
+    same_entities,
+    served_tags,
+    tag_scores,
+)
+from keras_bert.tasks.tagging.rows import arrange_words, read_entities
+
+# === The device ===
+
+
+class EntityReader(Reader):
+    """Texts, or lists of words, → entities.
+
+    The file gives logits, not tags: the best sequence of tags is found from them, among legal ones alone, or by a CRF.
+    """
+
+    outputs = token_outputs = ("token_logits",)
+    expected = {**TAG_SETTINGS, "head": one_of("softmax", "crf")}
+
+    def check(self):
+        self._scores = tag_scores(self.labels, self.settings)
+
+    def prepare(self, inputs):
+        sentences = [[word for word, _, _ in words] for _, words in self._locate(inputs)]
+        long_texts = self.settings.get("long_texts") or "windows"
+        return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts=long_texts)
+
+    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):  # type: ignore[override]  # the task's own options
+        logits = outputs["token_logits"]
+        check_width("token_logits", logits, self.labels or ())
+        located, words = self._locate(inputs), logits[data.places]
+        return read_entities(located, data, words, self.labels or (), self._scores, threshold=threshold)
+
+    def agreement(self, answers, others):
+        """The share of texts with the same entities."""
+        return float(np.mean([same_entities(ours, theirs) for ours, theirs in zip(answers, others, strict=True)]))
+
+    def _locate(self, inputs):
+        return locate_inputs(inputs, self.settings["splitting"])
+
+
+# === Labels by a teacher ===
+
+
+def _label_texts(teacher, texts):
+    return texts, [entity_labels(text, found) for text, found in zip(texts, teacher.predict(texts), strict=True)]
+
+
+# === The server ===
+
+
+def _served_answers(task, outputs):
+    return served_tags(outputs, task.labels)
+
+
+def _serve(graph, text):
+    packed, starts, ends, truncated = graph.pack_with_places(text)
+    answers = _served_answers(graph.task, graph.forward(packed))
+    return {**answers, "starts": starts, "ends": ends, "truncated": truncated}
+
+
+register_export(
+    ExportedTask(
+        name="tagging",
+        reader=EntityReader,
+        read_examples=read_words,
+        label_texts=_label_texts,
+        served=ServedTask(_served_answers, serve=_serve, rows=joined_words, labelled="token_logits", notes=TAG_NOTES),
+    )
+)

@@ -1,0 +1,36 @@
+"""Multiple choice on the command line: a context and its choices, with tabs between them."""
+
+from functools import partial
+
+from keras_bert.tasks.base.answers import likeliest_words
+from keras_bert.tasks.base.held_out import hold_out_tenth
+from keras_bert.tasks.base.registry import TaskEntry, register_task
+from keras_bert.tasks.base.task_flags import LABEL, TEXT, read_columns
+
+
+def read_choice_rows(arguments, path, split, task=None):
+    """Contexts with their choices."""
+    from keras_bert.tasks.multiple_choice.files import read_choices
+
+    columns = read_columns(arguments, "text", "label")
+    return read_choices(path, **({"context": columns.pop("text")} if "text" in columns else {}), **columns)
+
+
+def choose(task, texts):
+    """The choices of each line, ranked."""
+    if any(isinstance(text, str) for text in texts):
+        raise ValueError("A line has no choices; expected --input FILE with a context and its choices, tabs between.")
+    return task.predict([(context, choices.split("\t")) for context, choices in texts])
+
+
+register_task(
+    TaskEntry(
+        "multiple_choice",
+        "keras_bert.tasks.multiple_choice.task:MultipleChoice",
+        read=read_choice_rows,
+        hold_out=partial(hold_out_tenth, key=lambda row: row.context, noun="contexts"),
+        ask=choose,
+        words=likeliest_words,
+        data_flags=(TEXT, LABEL),
+    )
+)

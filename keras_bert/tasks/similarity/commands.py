@@ -1,0 +1,68 @@
+"""Similarity on the command line: pairs of sentences and their scores, vectors and cosines."""
+
+from keras_bert.tasks.base.held_out import hold_out_tenth
+from keras_bert.tasks.base.registry import TaskEntry, register_task
+from keras_bert.tasks.base.task_flags import GLUE, LABEL, PAIR, TEXT, TaskFlag, read_columns, read_labelled
+
+SCORE_RANGE = TaskFlag(
+    "--score-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the scale of the scores, such as 0 5"
+)
+
+
+def read_sentence_groups(arguments, path, split, task=None):
+    """Pairs or triplets of sentences."""
+    from keras_bert.tasks.similarity.files import as_sentence_groups, read_sentences
+
+    if arguments.glue:
+        return as_sentence_groups(read_labelled(arguments, path, split))
+    return read_sentences(path, **read_columns(arguments, "text", "pair", "label"))
+
+
+def make_embedder(arguments, train):
+    """An embedder that knows the scale of the scores."""
+    from keras_bert.tasks.similarity.task import SentenceEmbedder
+
+    scale = arguments.score_range
+    if scale is None and arguments.glue and train.has_scores and train.scores.max() > 1:
+        scale = (0.0, 5.0)  # STS-B
+    options = {"score_range": scale, "sequence_length": arguments.sequence_length}
+    return SentenceEmbedder.from_pretrained(arguments.model, **options)
+
+
+def embed(task, texts):
+    """The vectors of texts, or the cosines of pairs."""
+    import numpy as np
+
+    if isinstance(texts[0], str):
+        return list(task.predict(texts))
+    first, second = (task.predict(list(side)) for side in zip(*texts, strict=True))
+    lengths = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+    return [float(cosine) for cosine in np.sum(first * second, axis=1) / lengths]
+
+
+def plain_vector(answer):
+    """A vector as a list, a cosine as it is."""
+    return round(answer, 6) if isinstance(answer, float) else [round(float(number), 6) for number in answer]
+
+
+def vector_words(answer):
+    """A cosine, or the beginning of a vector."""
+    if isinstance(answer, float):
+        return f"{answer:.3f}"
+    return f"{' '.join(f'{number:.3f}' for number in answer[:4])} … ({len(answer)} numbers)"
+
+
+register_task(
+    TaskEntry(
+        "similarity",
+        "keras_bert.tasks.similarity.task:SentenceEmbedder",
+        read=read_sentence_groups,
+        make=make_embedder,
+        hold_out=hold_out_tenth,
+        ask=embed,
+        plain=plain_vector,
+        words=vector_words,
+        data_flags=(TEXT, PAIR, LABEL, GLUE),
+        flags=(SCORE_RANGE,),
+    )
+)
