@@ -147,7 +147,7 @@ def main():
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--passes", type=int, default=10)
+    parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--relations", type=float, default=0.0)
     parser.add_argument("--token-table", default="outputs")
     parser.add_argument("--sequence-length", type=int, default=64)

@@ -68,7 +68,7 @@ def _add_teacher_arguments(group):
         metavar="WEIGHTS",
         help="hidden, sentence, relations and mlm with their weights (default: hidden=1,sentence=1)",
     )
-    group.add_argument("--teacher-passes", type=int, default=10, help="reads of a text (default: %(default)s)")
+    group.add_argument("--teacher-passes", type=int, default=4, help="reads of a text (default: %(default)s)")
     group.add_argument(
         "--teacher-cache-gb", type=float, default=4.0, help="outputs to keep on disk; 0: none (default: %(default)s)"
     )
