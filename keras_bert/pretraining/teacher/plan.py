@@ -44,8 +44,8 @@ class Teacher:
             widths are equal. `"blocks"` insists on the blocks. `"random"` takes nothing.
         token_table: Where widths differ, what the table is made of by PCA: `"outputs"`, what the teacher gives for
             each token as a text of its own, or `"embeddings"`, its own table, with positions and segments.
-        passes: How often the student reads a text before the teacher reads new ones. More cost less, and the student
-            learns the texts by heart.
+        passes: How often the student reads a text before the teacher reads new ones. More of them ask the
+            teacher for less, and the student sees less text.
         cache_gb: The most gigabytes of outputs to keep on the disk; 0 keeps none, and the teacher reads every batch.
         batch_size: Rows that the teacher reads at once.
         device: Where the teacher runs, such as `"gpu:1"`; `None` is Keras's default.
