@@ -19,10 +19,8 @@ import keras_bert
 
 keras_bert.quiet_tensorflow()
 
-from keras_bert import AspectClassifier
-from keras_bert.data.inputs import as_rows
-from keras_bert.data.labelled_texts import stratified_split
-from keras_bert.tasks.classification.aspect_files import read_aspects
+from keras_bert import AspectClassifier, read_aspects
+from keras_bert.data import as_rows, stratified_split
 
 SENTENCE, ASPECTS = "The pizza was wonderful, but we had to wait an hour for a table.", ("pizza", "wait")
 MADE_UP = (

@@ -26,8 +26,8 @@ keras_bert.quiet_tensorflow()
 import numpy as np
 
 import export
-from export.search.proposals import lean_sizes
-from keras_bert.data.assistant import intents
+from export.search import lean_sizes
+from keras_bert.data import intents
 
 LENGTH = 28  # tokens; the longest command of the data set has 26
 SENTENCES = (

@@ -18,8 +18,7 @@ import keras_bert
 keras_bert.quiet_tensorflow()
 
 from keras_bert import Seq2Seq
-from keras_bert.tasks.generation.files import as_generation_rows
-from keras_bert.tasks.generation.metrics import generation_report
+from keras_bert.tasks import as_generation_rows, generation_report
 
 HISTORY = 4
 DRAWN = {"sampler": "top_p", "p": 0.8, "no_repeat_ngram": 3}

@@ -16,7 +16,8 @@ import keras_bert
 
 keras_bert.quiet_tensorflow()
 
-from keras_bert.tasks.intent_slots.files import as_commands, read_commands
+from keras_bert import read_commands
+from keras_bert.tasks import as_commands
 
 COMMANDS = ("wake me at half past six on Sunday", "text Zoë that the train to Malmö is late 🙂")
 

@@ -20,8 +20,8 @@ keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-from keras_bert.tasks.tagging.files import as_tagged_rows, read_tagged
-from keras_bert.tasks.tagging.task import EntityTagger
+from keras_bert import EntityTagger, read_tagged
+from keras_bert.tasks import as_tagged_rows
 
 QUESTIONS = ("wake me at half past six on Sunday", "text Zoë that the train to Malmö is late 🙂")
 

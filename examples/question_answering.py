@@ -20,8 +20,8 @@ keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-from keras_bert.tasks.question_answering.files import as_questions, read_squad
-from keras_bert.tasks.question_answering.task import QuestionAnswerer
+from keras_bert import QuestionAnswerer, read_squad
+from keras_bert.tasks import as_questions
 
 TEXT = (
     "The night train from Berlin goes to 🇸🇪 Malmö and leaves at 22:40. Tickets cost 59 euros, and Anna Lindström, who "

@@ -23,9 +23,8 @@ keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-from keras_bert import EntityTagger, MarkedText, RelationClassifier
-from keras_bert.tasks.relation.files import as_relation_rows, read_relations
-from keras_bert.tasks.tagging.files import as_tagged_rows
+from keras_bert import EntityTagger, MarkedText, RelationClassifier, read_relations
+from keras_bert.tasks import as_relation_rows, as_tagged_rows
 
 KIND = "ENTITY"
 TEXTS = (

@@ -21,7 +21,7 @@ keras_bert.quiet_tensorflow()
 
 import numpy as np
 
-from keras_bert.tasks.similarity.task import SentenceEmbedder
+from keras_bert import SentenceEmbedder
 
 SENTENCES = (
     "To reset the router, hold the button on its back for ten seconds.",

@@ -22,8 +22,7 @@ keras_bert.quiet_tensorflow()
 import numpy as np
 
 from keras_bert import Seq2Seq
-from keras_bert.tasks.generation.files import as_generation_rows
-from keras_bert.tasks.generation.metrics import is_chinese, rouge_scores, split_words
+from keras_bert.tasks import as_generation_rows, is_chinese, rouge_scores, split_words
 
 MADE_UP = [
     ("The match was stopped because of heavy rain over the stadium on Sunday.", "rain stops match"),

@@ -23,8 +23,7 @@ import keras_bert
 
 keras_bert.quiet_tensorflow()
 
-from keras_bert.data.inputs import as_rows
-from keras_bert.data.labelled_texts import describe_labels, stratified_split
+from keras_bert.data import as_rows, describe_labels, stratified_split
 
 
 @dataclass(frozen=True)

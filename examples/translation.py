@@ -23,8 +23,7 @@ keras_bert.quiet_tensorflow()
 import numpy as np
 
 from keras_bert import BertConfig, BertTokenizer, Seq2Seq
-from keras_bert.tasks.generation.files import as_generation_rows
-from keras_bert.tasks.generation.metrics import bleu_score
+from keras_bert.tasks import as_generation_rows, bleu_score
 
 SUBJECTS = {"a dog": "ein hund", "a cat": "eine katze", "the man": "der mann", "the woman": "die frau"}
 VERBS = {"runs": "läuft", "sleeps": "schläft", "laughs": "lacht", "sings": "singt"}

@@ -21,7 +21,7 @@ keras_bert.quiet_tensorflow()
 import keras
 import keras_tuner
 
-from keras_bert.data.assistant import intents
+from keras_bert.data import intents
 
 
 class FinetuneSearch(keras_tuner.RandomSearch):

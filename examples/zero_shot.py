@@ -20,7 +20,8 @@ import keras_bert
 
 keras_bert.quiet_tensorflow()
 
-from keras_bert.tasks.zero_shot.task import TEMPLATE, ZeroShotClassifier
+from keras_bert import ZeroShotClassifier
+from keras_bert.tasks import TEMPLATE
 
 TEXTS = (
     "The striker scored twice in the second half.",

@@ -1,13 +1,13 @@
-"""From a trained Keras model to files that run without Keras.
+"""Turn a trained Keras model into files that run without Keras.
 
-Names resolve when they are first used: `import export.runtime` loads no TensorFlow.
+Names are imported when they are first used: `import export.runtime` does not load TensorFlow.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-# Every public name and the module that it lives in. A new one also gets a line below, which type checkers read; a test
-# compares the two.
+# Every public name and its module. A new name also gets a line below, which type checkers read; a test
+# compares both.
 _HOMES = {
     # === From a task to files ===
     "convert": "tflite.conversion",
@@ -20,6 +20,7 @@ _HOMES = {
     "GuideInput": "tasks.base.definition",
     "Reader": "tasks.base.reader",
     "ServedTask": "tasks.base.definition",
+    "Setting": "tasks.base.settings",
     "register_export": "tasks.base.registry",
     # === On the device ===
     "load": "runtime",
@@ -72,12 +73,13 @@ if TYPE_CHECKING:
     from export.tasks.base.examples import Examples as Examples
     from export.tasks.base.reader import Reader as Reader
     from export.tasks.base.registry import register_export as register_export
+    from export.tasks.base.settings import Setting as Setting
     from export.tflite.conversion import convert as convert
     from export.verification.latency import benchmark as benchmark
     from export.verification.parity import verify as verify
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"Module 'export' has no attribute {name!r}; it has: {', '.join(sorted(__all__))}")
     return getattr(import_module(f"export.{_HOMES[name]}"), name)

@@ -1,13 +1,12 @@
-"""How a model becomes small: each recipe is a value in one table.
+"""The recipes that make a model small, as values in one table.
 
-A room of its own because the converter, the checks and the command line read the same rows. Plain values, no
-TensorFlow.
+The converter, the checks and the command line read the same table. It needs no TensorFlow.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# What matrices are stored as, and what may go into their products.
+# The types of stored matrices, and the inputs that their products may take.
 _PRODUCTS = {
     "float32": ("float32",),
     "float16": ("float32",),
@@ -22,17 +21,17 @@ class Recipe:
     """What a file stores and computes with.
 
     Args:
-        name: What it is called.
+        name: The name of the recipe.
         weights: How matrices are stored: `"float32"`, `"float16"`, `"int8"`, `"int4"`.
-        activations: What the matrix products take: `"float32"`, `"dynamic"` (int8, scaled anew for every token while
-            the model runs), or `"int8"` and `"int16"` with scales that were measured on calibration data.
+        activations: The inputs of matrix products: `"float32"`, `"dynamic"` (int8, scaled for every token at run
+            time), or `"int8"` and `"int16"` with scales from calibration data.
         tables: How embedding tables are stored: as `"float32"`, or as `"int16"`, `"int8"` or `"int4"` with a scale for
             each row.
-        calibration: Whether data is `"needed"`, `"optional"` (a better file with it), or `"unused"`.
-        tolerance: How far outputs may be from those of the Keras model: the root mean square of the difference over
-            that of the Keras outputs.
-        exceptions: Matrices that follow another recipe of the table, by the path of their layer in the Keras model,
-            such as `{"block_0/output": "dynamic_int8"}`; `choose_precision` finds them.
+        calibration: Whether calibration data is `"needed"`, `"optional"` (it makes a better file), or `"unused"`.
+        tolerance: How far outputs may be from those of the Keras model: the root mean square of the difference,
+            divided by that of the Keras outputs.
+        exceptions: Matrices with another recipe of the table, by the path of their layer in the Keras model, such as
+            `{"block_0/output": "dynamic_int8"}`; `choose_precision` finds them.
     """
 
     name: str
@@ -43,30 +42,35 @@ class Recipe:
     tolerance: float = 1e-4
     exceptions: Mapping[str, str] = field(default_factory=dict, hash=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.activations not in _PRODUCTS.get(self.weights, ()):
             known = "; ".join(f"{weights} with {' or '.join(takes)}" for weights, takes in _PRODUCTS.items())
-            raise ValueError(f"weights={self.weights!r} with activations={self.activations!r}: expected {known}.")
+            raise ValueError(f"Got weights={self.weights!r} with activations={self.activations!r}; expected {known}.")
         if self.tables not in _TABLES or self.calibration not in _CALIBRATION:
             raise ValueError(
-                f"tables={self.tables!r} and calibration={self.calibration!r}: expected one of {', '.join(_TABLES)}, "
-                f"and one of {', '.join(_CALIBRATION)}."
+                f"Got tables={self.tables!r} and calibration={self.calibration!r}; expected one of "
+                f"{', '.join(_TABLES)}, and one of {', '.join(_CALIBRATION)}."
             )
         if self.activations in ("int8", "int16") and self.calibration != "needed":
-            raise ValueError(f"activations={self.activations!r} are measured beforehand: pass calibration='needed'.")
+            raise ValueError(
+                f"Got activations={self.activations!r}, which need calibration data; pass calibration='needed'."
+            )
         self._check_exceptions()
 
-    def _check_exceptions(self):
+    def _check_exceptions(self) -> None:
         for name, other in self.exceptions.items():
             if other not in RECIPES:
-                raise ValueError(f"exceptions: {name!r} follows {other!r}; expected one of {', '.join(RECIPES)}.")
+                raise ValueError(
+                    f"Got the recipe {other!r} for {name!r} in exceptions; expected one of {', '.join(RECIPES)}."
+                )
             if RECIPES[other].calibration == "needed" and self.calibration != "needed":
                 raise ValueError(
-                    f"exceptions: {name!r} follows {other!r}, which is measured beforehand: pass calibration='needed'."
+                    f"Got the recipe {other!r} for {name!r} in exceptions, which needs calibration data; pass "
+                    "calibration='needed'."
                 )
 
     def of_matrix(self, name: str | None) -> "Recipe":
-        """The recipe that a matrix follows.
+        """The recipe of a matrix.
 
         Example:
             >>> Recipe("mine", exceptions={"classifier": "float16"}).of_matrix("classifier").name
@@ -82,21 +86,21 @@ RECIPES: dict[str, Recipe] = {
         Recipe("float16", weights="float16", tables="int16", tolerance=5e-3),
         Recipe("dynamic_int8", weights="int8", activations="dynamic", tables="int8", tolerance=0.1),
         Recipe("static_int8", weights="int8", activations="int8", tables="int8", calibration="needed", tolerance=0.15),
-        # No CPU kernels worth the name: for accelerators that compute in integers alone.
+        # Slow on CPUs; for accelerators that compute only with integers.
         Recipe(
             "static_int16x8", weights="int8", activations="int16", tables="int8", calibration="needed", tolerance=0.1
         ),
         Recipe(
             "weight_int4", weights="int4", activations="dynamic", tables="int8", calibration="optional", tolerance=0.4
         ),
-        # The smallest: the token table, too, which is most of a small model.
+        # The smallest: also the token table, which is most of a small model.
         Recipe("all_int4", weights="int4", activations="dynamic", tables="int4", calibration="optional", tolerance=0.5),
     )
 }
 
 
 def find_recipe(recipe: str | Recipe) -> Recipe:
-    """A recipe by its name, or the recipe itself.
+    """Find a recipe by its name; give a `Recipe` as it is.
 
     Example:
         >>> find_recipe("static_int8").calibration
@@ -105,5 +109,5 @@ def find_recipe(recipe: str | Recipe) -> Recipe:
     if isinstance(recipe, Recipe):
         return recipe
     if recipe not in RECIPES:
-        raise ValueError(f"recipe={recipe!r} is unknown; choose one of {', '.join(RECIPES)}.")
+        raise ValueError(f"Got recipe={recipe!r}; expected one of {', '.join(RECIPES)}.")
     return RECIPES[recipe]

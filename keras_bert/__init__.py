@@ -5,7 +5,7 @@ device runtime can share its NumPy parts.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
@@ -19,6 +19,7 @@ _HOMES = {
     # === Model ===
     "BertConfig": "model.config",
     "HashDropout": "model.dropout",
+    "NeighbourHeads": "model.neighbour_heads",
     "bert_encoder": "model.encoder",
     "bert_model": "model.heads",
     # === Checkpoint ===
@@ -60,6 +61,8 @@ _HOMES = {
     "Task": "tasks.base.task",
     "TaskEntry": "tasks.base.registry",
     "TaskFlag": "tasks.base.task_flags",
+    "TokenLabels": "text.token_labels",
+    "as_rows": "data.inputs",
     "register_task": "tasks.base.registry",
     # === Data ===
     "augment": "data.augmentation",
@@ -91,6 +94,7 @@ if TYPE_CHECKING:
     from keras_bert.data.assistant import load_assistant as load_assistant
     from keras_bert.data.augmentation import augment as augment
     from keras_bert.data.glue import read_glue as read_glue
+    from keras_bert.data.inputs import as_rows as as_rows
     from keras_bert.data.labelled_texts import read_rows as read_rows
     from keras_bert.finetuning.best_weights import Score as Score
     from keras_bert.finetuning.recipes import RECIPES as RECIPES
@@ -99,6 +103,7 @@ if TYPE_CHECKING:
     from keras_bert.model.dropout import HashDropout as HashDropout
     from keras_bert.model.encoder import bert_encoder as bert_encoder
     from keras_bert.model.heads import bert_model as bert_model
+    from keras_bert.model.neighbour_heads import NeighbourHeads as NeighbourHeads
     from keras_bert.pretraining.corpus.writing import read_examples as read_examples
     from keras_bert.pretraining.corpus.writing import write_examples as write_examples
     from keras_bert.pretraining.masking import Masking as Masking
@@ -137,6 +142,7 @@ if TYPE_CHECKING:
     from keras_bert.tasks.tagging.task import EntityTagger as EntityTagger
     from keras_bert.tasks.zero_shot.task import ZeroShotClassifier as ZeroShotClassifier
     from keras_bert.text.packing import pack as pack
+    from keras_bert.text.token_labels import TokenLabels as TokenLabels
     from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer
     from keras_bert.text.vocabulary import learn_vocabulary as learn_vocabulary
     from keras_bert.training.devices import Devices as Devices
@@ -145,7 +151,7 @@ if TYPE_CHECKING:
     from keras_bert.training.training_model import TrainingModel as TrainingModel
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> Any:
     if name == "visualize":  # a package whose functions are called by its name: keras_bert.visualize.attention(…)
         return import_module("keras_bert.visualize")
     if name not in _HOMES:

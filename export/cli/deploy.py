@@ -1,7 +1,9 @@
-"""`keras-bert deploy`: a fine-tuned model and its data → the smallest file that keeps an accuracy promise."""
+"""`keras-bert deploy`: find the smallest file of a fine-tuned model within an accuracy budget."""
 
+import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 from export.cli.texts import read_lengths
 from keras_bert.cli.data_flags import add_data_arguments
@@ -11,34 +13,34 @@ from keras_bert.tasks.base.registry import find_task
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     example = "sentiment/ out/ --train train.tsv --validation dev.tsv --budget 0.01 --time-limit 30m"
     command = add_command(commands, "deploy", run, example=example)
     command.add_argument("model", metavar="MODEL", help="a directory that finetune wrote")
     command.add_argument("output", metavar="OUT", type=Path, help="the directory for everything")
     command.add_argument("--train", metavar="FILE", help="training data; without it nothing is trained")
-    command.add_argument("--validation", metavar="FILE", required=True, help="what the promise is measured on")
+    command.add_argument("--validation", metavar="FILE", required=True, help="data to measure the files on")
     command.add_argument(
         "--budget",
         type=float,
         default=0.01,
         help="how much of the metric may be lost; 0.01 is a point (default: %(default)s)",
     )
-    command.add_argument("--time-limit", metavar="TIME", help="such as 90s, 30m or 2h; nothing longer is begun")
+    command.add_argument("--time-limit", metavar="TIME", help="such as 90s, 30m or 2h; nothing longer is started")
     command.add_argument(
-        "--recipes", help="how numbers may be stored, with commas between (default: all that are fast)"
+        "--recipes", help="how numbers may be stored, separated by commas (default: all that are fast)"
     )
     command.add_argument(
         "--lengths",
-        help="what the app's runtime takes: dynamic, fixed (browsers, LiteRT on Android), or numbers with commas "
-        "between, one for MediaPipe (default: dynamic and fixed, whichever is smaller)",
+        help="what the app's runtime takes: dynamic, fixed (browsers, LiteRT on Android), or numbers separated by "
+        "commas, one for MediaPipe (default: dynamic or fixed, whichever is smaller)",
     )
     command.add_argument("--seed", type=int, default=0, help="of the training (default: %(default)s)")
     add_data_arguments(command.add_argument_group("columns of both files"))
 
 
-def run(arguments) -> dict:
+def run(arguments: argparse.Namespace) -> dict:
     """Find the smallest file that stays within an accuracy budget, and write all that an app needs."""
     limit = None if arguments.time_limit is None else read_seconds(arguments.time_limit)
     from export.deployment.deploying import deploy
@@ -69,12 +71,12 @@ def run(arguments) -> dict:
     }
 
 
-def _read_lengths(words):
+def _read_lengths(words: str | None) -> Any:
     return words if words in (None, "dynamic", "fixed") else read_lengths(words)
 
 
 def read_seconds(words: str) -> float:
-    """`"90"`, `"90s"`, `"30m"` or `"2h"` → seconds.
+    """Read a time such as `"90"`, `"90s"`, `"30m"` or `"2h"` as seconds.
 
     Example:
         >>> read_seconds("1.5h")
@@ -82,5 +84,5 @@ def read_seconds(words: str) -> float:
     """
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", words.strip())
     if found is None or not float(found[1]):
-        raise ValueError(f"--time-limit {words!r}: expected a time such as 90s, 30m or 2h.")
+        raise ValueError(f"Got --time-limit {words!r}; expected a time such as 90s, 30m or 2h.")
     return float(found[1]) * _UNITS[found[2] or "s"]

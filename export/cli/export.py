@@ -1,6 +1,8 @@
-"""`keras-bert export`: a fine-tuned model → files that need neither Keras nor this library."""
+"""`keras-bert export`: write a fine-tuned model as files that need neither Keras nor this library."""
 
+import argparse
 from pathlib import Path
+from typing import Any
 
 from export.cli.texts import read_calibration, read_examples, read_lengths
 from keras_bert.cli.data_flags import add_data_arguments
@@ -9,13 +11,13 @@ from keras_bert.cli.output import add_command
 FORMATS = ("tflite", "saved_model")
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     example = "sentiment/ out/ --format tflite,saved_model --recipe dynamic_int8 --lengths 32,128"
     command = add_command(commands, "export", run, example=example)
     command.add_argument("model", metavar="MODEL", help="a directory that finetune wrote")
     command.add_argument("output", metavar="OUT", type=Path, help="the directory for the files")
-    command.add_argument("--format", default="tflite", help=f"{' or '.join(FORMATS)}, or both with a comma between")
+    command.add_argument("--format", default="tflite", help=f"{' or '.join(FORMATS)}, or both separated by a comma")
     command.add_argument("--recipe", default="dynamic_int8", help="how the numbers are stored (default: %(default)s)")
     command.add_argument(
         "--lengths",
@@ -31,11 +33,11 @@ def add(commands) -> None:
     add_data_arguments(command.add_argument_group("columns of both files"))
 
 
-def run(arguments) -> dict:
+def run(arguments: argparse.Namespace) -> dict:
     """Write a fine-tuned model as TFLite for apps, or as a SavedModel for TF Serving, and verify it."""
     formats = [name.strip() for name in arguments.format.split(",")]
     if unknown := [name for name in formats if name not in FORMATS]:
-        raise ValueError(f"--format {unknown[0]!r} is unknown; choose from {', '.join(FORMATS)}.")
+        raise ValueError(f"Got --format {unknown[0]!r}; expected one of {', '.join(FORMATS)}.")
     from keras_bert.tasks.base.saved_tasks import load_task
 
     task = load_task(arguments.model)
@@ -47,7 +49,7 @@ def run(arguments) -> dict:
     return written
 
 
-def _write_saved_model(task, arguments):
+def _write_saved_model(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     from export.deployment.packages import write_json
     from export.serving.saving import save_serving
     from export.verification.parity import verify
@@ -56,7 +58,7 @@ def _write_saved_model(task, arguments):
         task,
         arguments.output / "serving",
         version=arguments.version,
-        name=arguments.output.resolve().name,  # what requests call the model
+        name=arguments.output.resolve().name,  # the model's name in requests
         long_texts="cut" if arguments.cut_long_texts else None,
     )
     report = verify(task, artifact, _read_data(task, arguments)).check()
@@ -67,11 +69,11 @@ def _write_saved_model(task, arguments):
     return {"saved_model": str(artifact.path)}
 
 
-def _read_data(task, arguments):
+def _read_data(task: Any, arguments: argparse.Namespace) -> Any:
     return None if arguments.data is None else read_examples(arguments, arguments.data, task)
 
 
-def _write_tflite(task, arguments):
+def _write_tflite(task: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     from export.deployment.packages import write_package
 
     package = write_package(

@@ -1,21 +1,24 @@
-"""`keras-bert verify`: a fine-tuned model and its file or SavedModel → how far they agree; exit code 1 if too far."""
+"""`keras-bert verify`: compare a fine-tuned model with its file or SavedModel; exit code 1 if they differ too much."""
+
+import argparse
+from typing import Any
 
 from export.cli.texts import read_examples
 from keras_bert.cli.data_flags import add_data_arguments
 from keras_bert.cli.output import add_command
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     command = add_command(commands, "verify", run, example="sentiment/ out/model.tflite --data dev.tsv")
     command.add_argument("model", metavar="MODEL", help="the directory that the file was made from")
     command.add_argument("file", metavar="FILE", help="a file that export wrote, or a directory with a SavedModel")
     command.add_argument("--data", metavar="DATA", required=True, help="texts, with labels or one a line (.txt)")
-    command.add_argument("--recipe", help="whose tolerance counts (default: the file's own)")
+    command.add_argument("--recipe", help="the recipe whose tolerance applies (default: the file's own)")
     add_data_arguments(command.add_argument_group("columns of DATA"))
 
 
-def run(arguments) -> dict:
+def run(arguments: argparse.Namespace) -> dict:
     """Compare an exported file with the model that it was made from."""
     from export.verification.parity import verify
     from keras_bert.tasks.base.saved_tasks import load_task

@@ -1,19 +1,19 @@
-"""A task and labelled data → the same task with fewer attention heads, or fewer neurons: those that matter least go.
+"""Remove the attention heads or neurons of a task that matter least on labelled data.
 
-`remove_heads` and `remove_neurons` measure on the user's data (`compression/importance.py`), and cut the parts out of
-the matrices, so that the model really is smaller and every file made of it too. Every block keeps as many, because one
-number in the config has to say how many. The matrix behind the parts is fitted anew, by least squares on the same data,
-so that those that stay give what all gave (MiniLM on SST-2 with a quarter of its neurons, not trained after the cut: 89
-% right instead of 85). A room of its own beside `compression/layers.py`, because parts of a block are chosen by a
-gradient, and whole blocks by trying.
+`remove_heads` and `remove_neurons` measure the parts on the user's data (`compression/importance.py`) and cut them out
+of the matrices, so that the model and every file made from it are smaller. Every block keeps the same number of parts,
+because the config has one number for all. The matrix after the parts is fitted again by least squares on the same data,
+so that the remaining parts give as nearly as possible what all parts gave.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from export.compression.importance import part_importance
+from export.compression.importance import PartStatistics, part_importance
 from export.tasks.base.measuring import measure, prepare
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.model.weights import to_numpy
 from keras_bert.tasks.base.task import Task
 
@@ -26,9 +26,9 @@ class PartRemoval:
 
     Args:
         part: `"heads"` or `"neurons"`.
-        kept: For each block the parts that stay, counted from 0.
-        importance: `[L, parts]`, how much each mattered.
-        metric: What `score_before` and `score_after` measure, on the data that was given, before any more training.
+        kept: The parts that each block keeps, counted from 0.
+        importance: The importance of each part, `[L, parts]`.
+        metric: The metric of `score_before` and `score_after`, on the given data, before any more training.
     """
 
     part: str
@@ -56,8 +56,8 @@ class PartRemoval:
         return "\n".join(lines)
 
 
-def describe_cost(report) -> str:
-    """What a removal saves and what it costs, as one line: for the reports of parts and of blocks."""
+def describe_cost(report: Any) -> str:
+    """What a removal saves and costs, as one line, for the reports of parts and of blocks."""
     saved = 1 - report.parameters_after / report.parameters_before
     return (
         f"{report.parameters_after:,} parameters instead of {report.parameters_before:,} ({saved:.0%} less); untrained "
@@ -68,8 +68,8 @@ def describe_cost(report) -> str:
 
 def remove_heads(
     task: Task,
-    x,
-    y=None,
+    x: Any,
+    y: Any = None,
     *,
     keep: int | None = None,
     share: float | None = None,
@@ -78,21 +78,21 @@ def remove_heads(
     columns: dict | None = None,
     verbose: bool = True,
 ) -> tuple[Task, PartRemoval]:
-    """A task with fewer attention heads in every block.
+    """Remove attention heads from every block of a task.
 
     Args:
         task: A trained task; it stays as it is.
-        x, y: Labelled examples in any form that `task.fit` takes, to measure on: a part of the training data will do.
-        keep: How many heads of a block stay.
-        share: Instead of `keep`: the share of the heads that goes, such as 0.25.
-        examples: At most that many rows are measured, the first ones.
+        x, y: Labelled examples to measure on, in any form that `task.fit` takes; a part of the training data is enough.
+        keep: How many heads each block keeps.
+        share: Instead of `keep`: the share of heads to remove, such as 0.25.
+        examples: Measure at most this many rows, the first ones.
         metric: As for `fit`.
         columns: As for `fit`.
         verbose: Whether to print what was removed.
 
     Returns:
-        The smaller task, to be trained a little more (`fit`, or `distill` with the old one as the teacher), and a
-        report. The directories of such a model open here, and not in transformers.
+        The smaller task and a report. Train the task a little more with `fit`, or with `distill` and the old task as
+        the teacher. Its saved directories open in this library, but not in transformers.
 
     Example:
         ```python
@@ -109,8 +109,8 @@ def remove_heads(
 
 def remove_neurons(
     task: Task,
-    x,
-    y=None,
+    x: Any,
+    y: Any = None,
     *,
     keep: int | None = None,
     share: float | None = None,
@@ -119,7 +119,7 @@ def remove_neurons(
     columns: dict | None = None,
     verbose: bool = True,
 ) -> tuple[Task, PartRemoval]:
-    """A task with fewer neurons inside the feed-forward part of every block; arguments as for `remove_heads`.
+    """Remove neurons from the feed-forward part of every block of a task; arguments as for `remove_heads`.
 
     Example:
         ```python
@@ -134,33 +134,36 @@ def remove_neurons(
     return smaller, _reported("neurons", ready, smaller, data, kept, found.importance, metric, verbose)
 
 
-def _how_many(total, keep, share, what):
+def _how_many(total: int, keep: int | None, share: float | None, what: str) -> int:
     if (keep is None) == (share is None):
         raise ValueError(
-            f"keep={keep!r} and share={share!r}: pass one of the two, how many {what} stay or what part goes."
+            f"Got keep={keep!r} and share={share!r}; pass one of the two: how many {what} to keep, or the share to "
+            "remove."
         )
     if share is not None:
         if not 0 <= share < 1:
-            raise ValueError(f"share={share!r}: expected the part of the {what} that goes, from 0 up to below 1.")
+            raise ValueError(f"Got share={share!r}; expected the share of {what} to remove, at least 0 and below 1.")
         return max(1, round(total * (1 - share)))
     if not isinstance(keep, int) or not 1 <= keep <= total:
-        raise ValueError(f"keep={keep!r}: a block has {total} {what}; expected 1 to {total}.")
+        raise ValueError(f"Got keep={keep!r}; a block has {total} {what}, expected 1 to {total}.")
     return keep
 
 
 # === Matrices ===
 
-# Of a block: the layers whose columns belong to parts, and the one whose rows do.
+# The layers of a block whose columns belong to parts, and the layer whose rows do.
 _HEADS = (("attention/query", "attention/key", "attention/value"), "attention/output")
 _NEURONS = (("intermediate",), "output")
 
 
-# What is added to the variances before they are solved for, in units of their mean: few texts say little of rare parts.
+# The ridge of the least squares, as a share of the mean variance: few texts say little about rare parts.
 _RIDGE = 1e-2
 
 
-def _copy_best(task, smaller, found, count, layers) -> tuple[tuple[int, ...], ...]:
-    """Give the smaller task the weights of the parts that matter most; gives these parts, for each block."""
+def _copy_best(
+    task: Task, smaller: Task, found: PartStatistics, count: int, layers: tuple[tuple[str, ...], str]
+) -> tuple[tuple[int, ...], ...]:
+    """Copy the weights of the most important parts to the smaller task; give these parts for each block."""
     before, behind = layers
     values = {weight.path: to_numpy(weight) for weight in task.model.weights}
     each, all_kept = found.means.shape[1] // found.importance.shape[1], []
@@ -180,18 +183,29 @@ def _copy_best(task, smaller, found, count, layers) -> tuple[tuple[int, ...], ..
     return tuple(all_kept)
 
 
-def _fit(kernel, bias, places, mean, covariance):
-    """The matrix and bias by which the inputs at `places` give, as nearly as they can, what all inputs gave."""
+def _fit(
+    kernel: np.ndarray, bias: np.ndarray, places: np.ndarray, mean: np.ndarray, covariance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The matrix and bias with which the inputs at `places` give, as nearly as possible, what all inputs gave."""
     kernel, covariance = kernel.astype(np.float64), covariance.astype(np.float64)
     own = covariance[np.ix_(places, places)]
-    # Towards the matrix as it was: where nothing is lost, nothing changes.
+    # The ridge pulls towards the old matrix, so that nothing changes if nothing is removed.
     ridge = _RIDGE * np.trace(own) / len(own) + 1e-12
     wanted = covariance[places] @ kernel + ridge * kernel[places]
     fitted = np.linalg.solve(own + ridge * np.eye(len(own)), wanted)
     return fitted.astype(np.float32), (bias + mean @ kernel - mean[places] @ fitted).astype(np.float32)
 
 
-def _reported(part, ready, smaller, data, kept, importance, metric, verbose):
+def _reported(
+    part: str,
+    ready: Task,
+    smaller: Task,
+    data: PreparedData,
+    kept: tuple[tuple[int, ...], ...],
+    importance: np.ndarray,
+    metric: str | None,
+    verbose: bool,
+) -> PartRemoval:
     metric = metric or ready.metric_for(data)
     loss_before, score_before = measure(ready, data, metric)
     loss_after, score_after = measure(smaller.for_data(data), data, metric)

@@ -1,8 +1,7 @@
-"""A task and labelled data → how much each attention head, or each neuron, matters to it, and what it gives.
+"""Measure how much each attention head or neuron of a task matters on labelled data, and what it outputs.
 
-Takes a task and prepared data, gives `PartStatistics`. A head is as important as the loss would change if its output
-were scaled down, by the gradient, in absolute value, text by text (Michel et al. 2019; the same for a neuron). A room
-of its own because measuring asks nothing of what is done with the numbers.
+The importance of a head is how much the loss would change if its output were scaled down: the absolute gradient, text
+by text (Michel et al. 2019). The same holds for a neuron.
 """
 
 from dataclasses import dataclass
@@ -20,12 +19,12 @@ PARTS = ("heads", "neurons")
 
 @dataclass(frozen=True, eq=False)
 class PartStatistics:
-    """What the parts of each block matter and give; W is the width of all parts of a block side by side.
+    """The importance and the outputs of the parts of each block; W is the width of all parts of a block.
 
     Args:
-        importance: `[L, parts]`, the mean absolute derivative of the loss by a part's scale, in units of the loss.
-        means: `[L, W]`, what the parts give, the mean over all tokens.
-        covariances: `[L, W, W]`, how what they give goes together.
+        importance: `[L, parts]`, the mean absolute derivative of the loss by a part's scale.
+        means: `[L, W]`, the mean of the outputs over all tokens.
+        covariances: `[L, W, W]`, the covariances of the outputs.
     """
 
     importance: np.ndarray
@@ -43,16 +42,16 @@ def part_importance(task: Task, data: PreparedData, part: str, *, batch_size: in
         ```
     """
     if part not in PARTS:
-        raise ValueError(f"part={part!r}: expected one of {', '.join(map(repr, PARTS))}.")
+        raise ValueError(f"Got part={part!r}; expected one of {', '.join(map(repr, PARTS))}.")
     model, batches, summed = training_step(task, data, batch_size=batch_size)
     blocks = [model.get_layer(f"block_{index}") for index in range(task.config.num_layers)]
     given: dict = {}
-    for index, block in enumerate(blocks):  # what goes into the matrix behind all parts of a block
+    for index, block in enumerate(blocks):  # the input of the matrix after all parts of a block
         _record_input(block.attention.output_dense if part == "heads" else block.output_dense, given, index)
     each = task.config.head_dim if part == "heads" else 1
 
     @tf.function(input_signature=batches.element_spec, autograph=False)
-    def step(inputs, labels, weights):
+    def step(inputs: dict, labels: dict, weights: Any) -> dict[str, Any]:
         with tf.GradientTape() as tape:
             loss, _ = summed(model(inputs, training=False), labels, weights)
         values = [given[index] for index in range(len(blocks))]
@@ -77,23 +76,23 @@ def part_importance(task: Task, data: PreparedData, part: str, *, batch_size: in
     return PartStatistics(np.stack(totals["importance"]) / len(data.tokenized), means, np.stack(covariances))
 
 
-def _record_input(layer, into, key):
-    """Keep what goes into a layer, each time it is called. The model is a fresh one that nobody else has."""
+def _record_input(layer: Any, into: dict, key: int) -> None:
+    """Record the input of a layer each time it is called. The model is a fresh one that nothing else uses."""
     call = layer.call
 
-    def recording(x, **options):
+    def recording(x: Any, **options: Any) -> Any:
         into[key] = x
         return call(x, **options)
 
     layer.call = recording
 
 
-def _by_text(contributions, inputs, each):
-    """`[R, T, W]` → `[W / each]`: summed over a text's tokens and over `each` neighbours, absolute, over all texts."""
+def _by_text(contributions: tf.Tensor, inputs: dict, each: int) -> tf.Tensor:
+    """Sum `[R, T, W]` over each text's tokens and over `each` neighbours, then the absolute values over all texts."""
     width = contributions.shape[-1]
     by_part = tf.reduce_sum(tf.reshape(contributions, [-1, width // each, each]), axis=-1)  # [R * T, W / each]
     mask = inputs["padding_mask"]
-    if "example_starts" in inputs:  # several texts in a row, by their numbers
+    if "example_starts" in inputs:  # shared rows: the mask has the number of each text
         owners, texts = mask, tf.size(inputs["example_starts"]) + 1
     else:
         owners, texts = tf.broadcast_to(tf.range(tf.shape(mask)[0])[:, None], tf.shape(mask)), tf.shape(mask)[0]

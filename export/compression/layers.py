@@ -1,11 +1,12 @@
-"""A task and labelled data → the same task with fewer blocks: those without which it errs least.
+"""Remove the blocks of a task that matter least on labelled data.
 
-`remove_layers` tries the model without each of its blocks, takes out the one that is missed least, and goes on from
-there: what a block is worth depends on the others that are left. A room of its own beside `compression/heads.py`,
-because a block is small enough in number to be tried, and too large for a gradient to say what happens without it.
+`remove_layers` tries the model without each of its blocks, removes the one with the least loss, and repeats with the
+others, because the value of a block depends on those that are left.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from export.compression.heads import EXAMPLES, describe_cost
 from export.compression.students import pick_layers, take_layers
@@ -15,7 +16,7 @@ from keras_bert.tasks.base.task import Task
 
 @dataclass(frozen=True)
 class Trial:
-    """What a model is like without one more block: the block, counted from 0, and then loss and score."""
+    """A model without one more block: the block, counted from 0, with loss and score."""
 
     block: int
     loss: float
@@ -27,10 +28,10 @@ class LayerRemoval:
     """What was removed. Prints as a small table.
 
     Args:
-        blocks: How many there were.
-        kept: Those that stay, counted from 0.
+        blocks: How many blocks there were.
+        kept: The blocks that stay, counted from 0.
         rounds: The trials of each round, each without one more block; the one with the least loss was removed.
-        metric: What the scores measure, on the data that was given, before any more training.
+        metric: The metric of the scores, on the given data, before any more training.
     """
 
     blocks: int
@@ -46,7 +47,7 @@ class LayerRemoval:
 
     @property
     def removed(self) -> tuple[int, ...]:
-        """The blocks that went, in the order in which they went."""
+        """The removed blocks, in the order of removal."""
         return tuple(_least(trials).block for trials in self.rounds)
 
     def __str__(self) -> str:
@@ -63,8 +64,8 @@ class LayerRemoval:
 
 def remove_layers(
     task: Task,
-    x,
-    y=None,
+    x: Any,
+    y: Any = None,
     *,
     keep: int,
     examples: int = EXAMPLES,
@@ -72,20 +73,20 @@ def remove_layers(
     columns: dict | None = None,
     verbose: bool = True,
 ) -> tuple[Task, LayerRemoval]:
-    """A task with fewer blocks.
+    """Remove blocks from a task.
 
     Args:
         task: A trained task; it stays as it is.
-        x, y: Labelled examples in any form that `task.fit` takes, to measure on: a part of the training data will do.
-        keep: How many blocks stay.
-        examples: At most that many rows are measured, the first ones.
-        metric: As for `fit`; it is shown. The loss decides, for it tells apart what a score calls equal.
+        x, y: Labelled examples to measure on, in any form that `task.fit` takes; a part of the training data is enough.
+        keep: How many blocks to keep.
+        examples: Measure at most this many rows, the first ones.
+        metric: As for `fit`; it is only reported. The loss decides, because scores are often equal.
         columns: As for `fit`.
         verbose: Whether to print what was removed.
 
     Returns:
-        The smaller task, to be trained a little more (`fit`, or `distill` with the old one as the teacher), and a
-        report.
+        The smaller task and a report. Train the task a little more with `fit`, or with `distill` and the old task as
+        the teacher.
 
     Example:
         ```python
@@ -94,7 +95,7 @@ def remove_layers(
     """
     total = task.config.num_layers
     if not isinstance(keep, int) or not 1 <= keep <= total:
-        raise ValueError(f"keep={keep!r}: the model has {total} blocks; expected 1 to {total}.")
+        raise ValueError(f"Got keep={keep!r}; the model has {total} blocks, expected 1 to {total}.")
     ready, data = prepare(task, x, y, columns=columns, examples=examples)
     metric = metric or ready.metric_for(data)
     before = after = measure(ready, data, metric)
@@ -125,5 +126,5 @@ def remove_layers(
     return smaller, report
 
 
-def _least(trials):
+def _least(trials: Sequence[Trial]) -> Trial:
     return min(trials, key=lambda trial: trial.loss)

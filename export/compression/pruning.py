@@ -1,16 +1,15 @@
-"""A task and texts → the same task with most of its weights exactly zero, trained so that they are not missed.
+"""Train a task while most weights of its blocks become exactly zero.
 
-`prune` sets the smallest weights of every matrix in the blocks to zero, a few more every so many steps by a schedule of
-tensorflow-model-optimization, while `fit` trains the others (Zhu & Gupta 2017). tfmot's own wrapper takes no Keras 3
-layer: here its schedule decides, and a constraint on each kernel, which Keras applies after every step, keeps to the
-masks. These are weights of the model that trains, so that a killed run goes on with them. What zeros buy is another
-question, which `benchmarks/pruning.py` answers. A room of its own beside `compression/heads.py`: what goes here leaves
-holes, and the shapes stay.
+`prune` sets the smallest weights of every matrix in the blocks to zero, more and more by a schedule of
+tensorflow-model-optimization, while `fit` trains the others (Zhu & Gupta 2017). tfmot's own wrapper does not take Keras
+3 layers. So here its schedule decides, and a constraint on each kernel, which Keras applies after every step, keeps to
+the masks. The masks are weights of the training model, so that an interrupted run continues with them. The shapes of
+the matrices do not change.
 """
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,13 +33,13 @@ _LAYER, _STEP = "pruning", "pruning_step"
 
 @dataclass(frozen=True)
 class PruneReport:
-    """What became of the weights. Prints as a few lines.
+    """The weights after pruning. Prints as a few lines.
 
     Args:
-        sparsity: The share of zeros of each pruned matrix, by its path, counted after training.
+        sparsity: The share of zeros of each pruned matrix, by its path, after training.
         weights: How many weights these matrices have.
         begin, end, frequency: The schedule, in steps.
-        compressed_before, compressed_after: The bytes of these matrices as float32, by zlib.
+        compressed_before, compressed_after: The bytes of these matrices as float32, compressed by zlib.
         training: The report of the training.
     """
 
@@ -90,14 +89,14 @@ def prune(
     Args:
         task: A trained task; it stays as it is.
         x, y: Examples in any form that `task.fit` takes.
-        sparsity: The share of zeros of each matrix in the end.
-        begin: The step at which the first weights go; `None` is a tenth of all steps.
-        end: The step at which the last ones go; `None` is two thirds of all steps, and the rest heals.
+        sparsity: The share of zeros of each matrix at the end.
+        begin: The step of the first cut; `None` is a tenth of all steps.
+        end: The step of the last cut; `None` is two thirds of all steps. The steps after it recover the score.
         frequency: Steps from one cut to the next; `None` makes about 20 cuts.
-        teacher: A task whose answers count beside the labels, such as the unpruned one; see `distill`.
+        teacher: A task to learn from beside the labels, such as the unpruned one; see `distill`.
         losses, label_weight: With a teacher: as for `distill`.
-        validation_data: As for `fit`: of the weights that are as sparse as asked it decides which to keep.
-        recipe: As for `fit`; its patience is not used, because sparser weights are first worse and then better.
+        validation_data: As for `fit`; it decides which weights to keep, among those that are sparse enough.
+        recipe: As for `fit`. Its patience is not used, because each cut makes the score worse before it recovers.
         metric, directory, columns, callbacks, verbose: As for `fit`.
         changes: Settings of the recipe to change, e.g. `learning_rate=5e-5, epochs=4`.
 
@@ -112,9 +111,11 @@ def prune(
     """
     recipe = replace(find_recipe(recipe, **changes), patience=None)
     if recipe.trains != "all":
-        raise ValueError(f"The recipe trains {recipe.trains!r}; pruning has to train all weights.")
+        raise ValueError(
+            f"The recipe trains {recipe.trains!r}; pruning trains all weights. Use a recipe with trains='all'."
+        )
     given = (x, y, columns or {})
-    if teacher is not None and not label_weight:  # then there need be no labels
+    if teacher is not None and not label_weight:  # labels are not needed then
         given = label_texts(teacher if isinstance(teacher, Task) else teacher[0], x, y, **(columns or {}))
     steps = _count_steps(task, *given, recipe)
     schedule = _make_schedule(sparsity, steps, begin, end, frequency)
@@ -129,7 +130,7 @@ def prune(
         training = distill(teacher, pruned, x, y, losses=losses, label_weight=label_weight, **options)
     after = _matrices(pruned.model)
     weights = sum(array.size for array in after.values())
-    counted = replace(training.parameters, total=training.parameters.total - weights - 1)  # masks are no parameters
+    counted = replace(training.parameters, total=training.parameters.total - weights - 1)  # masks are not parameters
     report = PruneReport(
         sparsity={path: float(np.mean(array == 0)) for path, array in after.items()},
         weights=weights,
@@ -143,8 +144,8 @@ def prune(
     return pruned, report
 
 
-def compressed_size(arrays) -> int:
-    """The bytes of arrays after zlib, which is what a zip, an APK or a download over HTTP makes of them.
+def compressed_size(arrays: Iterable[np.ndarray]) -> int:
+    """The bytes of arrays after zlib, as in a zip file, an APK or a download over HTTP.
 
     Example:
         >>> compressed_size([np.zeros(1000, np.float32)]) < 100
@@ -154,63 +155,63 @@ def compressed_size(arrays) -> int:
     return sum(len(packer.compress(np.ascontiguousarray(array).tobytes())) for array in arrays) + len(packer.flush())
 
 
-def _copied(task):
+def _copied(task: Task) -> Task:
     copied = task.on_encoder(task.config)
     copy_weights(task.model, copied.model)
     copied.fresh_heads = task.fresh_heads
     return copied
 
 
-def _prunes(path):
-    """Whether a weight is a matrix of a block; tables and heads stay whole."""
+def _prunes(path: str) -> bool:
+    """Whether a weight is a matrix of a block; tables and heads are not pruned."""
     return bool(layer_depth(path)) and path.endswith("kernel")
 
 
-def _matrices(model):
+def _matrices(model: keras.Model) -> dict[str, np.ndarray]:
     return {weight.path: to_numpy(weight) for weight in model.weights if _prunes(weight.path)}
 
 
-# === When ===
+# === The schedule ===
 
 
-def _count_steps(task, x, y, columns, recipe):
+def _count_steps(task: Task, x: Any, y: Any, columns: dict, recipe: Recipe) -> int:
     data = task.prepare(x, y, **columns)
     per_epoch = -(-len(data.tokenized) // (data.texts_per_example * recipe.batch_size))
     return max(round(recipe.epochs * per_epoch), recipe.steps or 0, 1)
 
 
-def _make_schedule(sparsity, steps, begin, end, frequency):
-    """tfmot's polynomial decay, so that one of its cuts falls on the last step: else the end would not be reached."""
+def _make_schedule(sparsity: float, steps: int, begin: int | None, end: int | None, frequency: int | None) -> Any:
+    """tfmot's polynomial decay, with a cut on its last step, so that the full sparsity is reached."""
     if not 0 < sparsity < 1:
-        raise ValueError(f"sparsity={sparsity!r}: expected the share of zeros, between 0 and 1.")
+        raise ValueError(f"Got sparsity={sparsity!r}; expected the share of zeros, between 0 and 1.")
     begin = steps // 10 if begin is None else begin
     end = max(begin + 1, 2 * steps // 3) if end is None else end
     if not 0 <= begin < end <= steps:
         raise ValueError(
-            f"begin={begin}, end={end}: the training has {steps:,} steps; expected 0 ≤ begin < end ≤ {steps:,}. More "
-            "epochs or a smaller batch_size make more steps."
+            f"Got begin={begin} and end={end}; expected 0 ≤ begin < end ≤ {steps:,}, the steps of the training. For "
+            "more steps, use more epochs or a smaller batch_size."
         )
     frequency = max(1, (end - begin) // 20) if frequency is None else frequency
     if not 1 <= frequency <= end - begin:
-        raise ValueError(f"frequency={frequency}: expected 1 to {end - begin}, the steps from begin to end.")
+        raise ValueError(f"Got frequency={frequency}; expected 1 to {end - begin}, the steps from begin to end.")
     end = begin + (end - begin) // frequency * frequency
     return load_tfmot().sparsity.keras.PolynomialDecay(
         initial_sparsity=0.0, final_sparsity=sparsity, begin_step=begin, end_step=end, frequency=frequency
     )
 
 
-# === Which ===
+# === The masks ===
 
 
 class PruningMasks(keras.layers.Layer):
-    """Gives what it takes, counts the steps of training, and holds a mask for each kernel.
+    """Passes its input through, counts training steps, and holds a mask for each kernel.
 
     Args:
-        kernels: Variables that the model trains; each gets a constraint that keeps to its mask.
-        schedule: One of tfmot's: takes a step, gives whether to cut and the share of zeros.
+        kernels: Variables that the model trains; each gets a constraint that applies its mask.
+        schedule: A schedule of tfmot: takes a step, gives whether to cut and the share of zeros.
     """
 
-    def __init__(self, kernels, schedule, **kwargs):
+    def __init__(self, kernels: list, schedule: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.schedule = schedule
         self.step = self.add_weight(name="step", shape=(), dtype="int32", initializer="zeros", trainable=False)
@@ -222,16 +223,16 @@ class PruningMasks(keras.layers.Layer):
             kernel.constraint = self._keep_to(mask)
         self.built = True
 
-    def call(self, outputs, training=None):
+    def call(self, outputs: Any, training: Any = None) -> Any:
         if training:
             self.step.assign_add(1)
         return outputs
 
-    def compute_output_spec(self, outputs, training=None):
+    def compute_output_spec(self, outputs: Any, training: Any = None) -> Any:
         return keras.tree.map_structure(lambda output: keras.KerasTensor(output.shape, output.dtype), outputs)
 
-    def _keep_to(self, mask):
-        def constrain(kernel):
+    def _keep_to(self, mask: Any) -> Callable[[Any], Any]:
+        def constrain(kernel: Any) -> Any:
             kernel = tf.convert_to_tensor(kernel)
             due, share = self.schedule(self.step.value)
             mask.assign(tf.cond(due, lambda: _largest(kernel, share), lambda: tf.convert_to_tensor(mask.value)))
@@ -240,14 +241,14 @@ class PruningMasks(keras.layers.Layer):
         return constrain
 
 
-def _largest(kernel, share):
-    """Where the weights are that stay: all but `share` of them, those of the smallest magnitude."""
-    # The bits of positive floats are ordered as the floats are, so the limit is found bit by bit, from the highest
-    # down: exact, and twelve times as fast as XLA sorts.
+def _largest(kernel: Any, share: Any) -> Any:
+    """The mask of the weights that stay: all but the share of the smallest magnitude."""
+    # The bits of positive floats have the same order as the floats, so the limit is found bit by bit, from the highest
+    # down. This is exact, and much faster than sorting.
     bits = tf.bitcast(tf.abs(kernel), tf.int32)
     zeros = tf.cast(tf.round(share * tf.cast(tf.size(bits), tf.float32)), tf.int32)
 
-    def add_bit(place, limit):
+    def add_bit(place: Any, limit: Any) -> tuple[Any, Any]:
         higher = limit + tf.bitwise.left_shift(1, place)
         fewer = tf.reduce_sum(tf.cast(bits < higher, tf.int32)) < zeros
         return place - 1, tf.where(fewer, higher, limit)
@@ -260,7 +261,7 @@ class Pruning(TrainingMethod):
     """Training with masks on the matrices of the blocks.
 
     Args:
-        schedule: One of tfmot's: takes a step, gives whether to cut and the share of zeros.
+        schedule: A schedule of tfmot: takes a step, gives whether to cut and the share of zeros.
     """
 
     def __init__(self, schedule: Any):
@@ -280,5 +281,5 @@ class Pruning(TrainingMethod):
     def score(self, score: Score, state: dict[str, np.ndarray]) -> Score:
         if int(state[_STEP]) >= self.schedule.end_step:
             return score
-        # Not yet as sparse as asked: such weights must not be kept, however good they are.
+        # Not sparse enough yet: these weights must not be kept, however good they are.
         return Score(-np.inf, score.degenerate, {**score.details, "not_yet_sparse": score.value})

@@ -1,15 +1,15 @@
-"""A teacher → a smaller model of the same task, with as much of the teacher's weights as fits.
+"""Make a smaller model for a teacher's task, with as many of the teacher's weights as fit.
 
-`make_student` takes any task and smaller sizes. Blocks are taken from the teacher by a map that is printed, because one
-block off is a mistake that nothing else shows. Of the same width a block is copied; where the width changes, the token
-table goes through the directions that keep most of it, and the blocks start fresh: to start them from the teacher's,
-through the same directions, was tried and gained nothing (SST-2, 3 × 192, 300 steps: 79.6 % right, fresh 80.3). A room
-of its own because which weights a student starts from has nothing to do with how it learns.
+`make_student` takes any task and smaller sizes. It prints which blocks come from which of the teacher's, because a
+wrong block is a mistake that nothing else shows. A block of the same width is copied. For another width, the token
+table is projected on its main directions, and the blocks start fresh.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import keras
 import numpy as np
 
 from keras_bert.model.config import BertConfig
@@ -47,8 +47,8 @@ def pick_layers(teacher_layers: int, student_layers: int, choice: str | Sequence
     Args:
         teacher_layers: The blocks of the teacher.
         student_layers: The blocks of the student.
-        choice: `"spread"` takes every so many-th and the last one, `"first"` the lowest, `"last"` the highest; or the
-            teacher's blocks themselves, counted from 0.
+        choice: `"spread"` takes evenly spaced blocks with the last one, `"first"` the lowest, `"last"` the highest; or
+            the numbers of the teacher's blocks, counted from 0.
 
     Example:
         >>> pick_layers(12, 6).blocks
@@ -56,19 +56,21 @@ def pick_layers(teacher_layers: int, student_layers: int, choice: str | Sequence
     """
     if not 1 <= student_layers <= teacher_layers:
         raise ValueError(
-            f"A student of {student_layers} blocks from a teacher of {teacher_layers}: expected 1 to that."
+            f"Got a student of {student_layers} blocks; expected 1 to {teacher_layers}, the blocks of the teacher."
         )
     if not isinstance(choice, str):
         blocks = tuple(choice)
         fits = len(blocks) == student_layers and all(0 <= block < teacher_layers for block in blocks)
         if not fits or list(blocks) != sorted(set(blocks)):
             raise ValueError(
-                f"layers={list(blocks)}: expected {student_layers} different blocks of the teacher, ascending, from 0 "
-                f"to {teacher_layers - 1}."
+                f"Got layers={list(blocks)}; expected {student_layers} different blocks of the teacher in ascending "
+                f"order, from 0 to {teacher_layers - 1}."
             )
         return LayerMap(teacher_layers, blocks)
     if choice not in LAYER_CHOICES:
-        raise ValueError(f"layers={choice!r}: expected one of {', '.join(LAYER_CHOICES)}, or the numbers of blocks.")
+        raise ValueError(
+            f"Got layers={choice!r}; expected one of {', '.join(LAYER_CHOICES)}, or the numbers of blocks."
+        )
     if choice == "first":
         return LayerMap(teacher_layers, tuple(range(student_layers)))
     if choice == "last":
@@ -85,16 +87,16 @@ def make_student(
     layers: str | Sequence[int] = "spread",
     seed: int = 0,
     verbose: bool = True,
-    **sizes,
+    **sizes: Any,
 ) -> Task:
-    """A smaller model of the teacher's task.
+    """Make a smaller model for the teacher's task.
 
     Args:
         teacher: A fine-tuned task; it stays as it is. To give the student a smaller vocabulary, trim the teacher's
             first (`trim_vocabulary`).
         config: All sizes of the student; `None` takes the teacher's, with `sizes` changed.
-        layers: Which of the teacher's blocks to start from; see `pick_layers`.
-        seed: Of the weights that start fresh.
+        layers: The teacher's blocks to start from; see `pick_layers`.
+        seed: The seed of the fresh weights.
         verbose: Whether to print which weights come from the teacher.
         sizes: Fields of `BertConfig`, e.g. `num_layers=3, hidden_dim=192, num_heads=6, intermediate_dim=768,
             embedding_dim=128`.
@@ -105,12 +107,12 @@ def make_student(
         ```
     """
     if config is not None and sizes:
-        raise ValueError(f"config and {', '.join(sizes)}: pass one or the other.")
+        raise ValueError(f"Got config and {', '.join(sizes)}; pass one or the other.")
     config = teacher.config.replace(**sizes) if config is None else config
     if config.vocabulary_size != teacher.config.vocabulary_size:
         raise ValueError(
-            f"The student has {config.vocabulary_size:,} tokens, the teacher {teacher.config.vocabulary_size:,}: both "
-            "must read the same pieces. Trim the teacher's vocabulary first (trim_vocabulary)."
+            f"The student has {config.vocabulary_size:,} tokens, the teacher {teacher.config.vocabulary_size:,}; "
+            "expected the same vocabulary. Trim the teacher's first, with trim_vocabulary."
         )
     chosen = pick_layers(teacher.config.num_layers, min(config.num_layers, teacher.config.num_layers), layers)
     student = teacher.on_encoder(config, seed=seed)
@@ -121,12 +123,12 @@ def make_student(
         share = sum(int(np.prod(weight.shape)) for weight in student.model.weights if weight.path in copied)
         total = student.model.count_params()
         print(f"{total:,} parameters, {share / total:.0%} of them from the teacher's {teacher.model.count_params():,}")
-    student.fresh_heads = False  # what is fresh was drawn by the seed given here
+    student.fresh_heads = False  # fresh weights come from the given seed
     return student
 
 
 def take_layers(task: Task, chosen: LayerMap) -> Task:
-    """The same task with some of its blocks alone; the task stays as it is.
+    """Make the same task with some of its blocks; the task itself does not change.
 
     Example:
         ```python
@@ -139,8 +141,8 @@ def take_layers(task: Task, chosen: LayerMap) -> Task:
     return shorter
 
 
-def _copy(teacher, student, chosen):
-    """Copy what has the same shape, block by block; gives the paths of what was copied."""
+def _copy(teacher: keras.Model, student: keras.Model, chosen: LayerMap) -> set[str]:
+    """Copy weights of the same shape, block by block; give the paths of those that were copied."""
     theirs = {weight.path: to_numpy(weight) for weight in teacher.weights}
     for index, block in enumerate(chosen.blocks):
         _narrow_block(theirs, f"block_{block}", student.get_layer(f"block_{index}"))
@@ -157,8 +159,8 @@ def _copy(teacher, student, chosen):
     return copied
 
 
-def _narrow_block(weights, name, layer):
-    """Where the student's block is as wide but has fewer neurons inside: those of the teacher that weigh most."""
+def _narrow_block(weights: dict[str, np.ndarray], name: str, layer: Any) -> None:
+    """Keep the teacher's largest neurons if the student's block is as wide but has fewer neurons."""
     kernel, count = weights[f"{name}/intermediate/kernel"], layer.intermediate.units
     if kernel.shape[0] != layer.config.hidden_dim or kernel.shape[1] <= count:
         return
@@ -170,8 +172,8 @@ def _narrow_block(weights, name, layer):
     weights[f"{name}/output/kernel"] = out[kept]
 
 
-def _project(teacher, student):
-    """Narrower tables by the directions that keep most of the teacher's; gives the paths of what was set."""
+def _project(teacher: Task, student: Task) -> set[str]:
+    """Project the teacher's tables on their main directions for a narrower student; give the paths that were set."""
     theirs = {weight.path: weight for weight in teacher.model.weights}
     ours = {weight.path: weight for weight in student.model.weights}
     table = to_numpy(theirs[TOKEN_TABLE])

@@ -1,8 +1,7 @@
-"""A task and texts → the same task with the tokens that such texts need: the token table is most of a small BERT.
+"""Remove tokens that a task's texts do not need, because the token table is most of a small BERT.
 
-`trim_vocabulary` leaves out tokens that do not occur. Greedy WordPiece always takes the longest token that fits, so a
-text whose pieces are all kept is cut into the same pieces as before, and gets the same answer; what the cut does to
-other texts is counted and printed. A room of its own because it changes tokenizer and model together.
+`trim_vocabulary` removes tokens that do not occur. WordPiece always takes the longest token that fits, so a text whose
+tokens are all kept is tokenized as before and gets the same answer. The effect on other texts is counted and printed.
 """
 
 from collections.abc import Sequence
@@ -19,15 +18,15 @@ from keras_bert.text.vocabulary import SPECIAL_TOKENS, single_characters
 
 @dataclass(frozen=True)
 class TrimReport:
-    """What was left out, and what that does to texts it was not chosen by. Prints as three lines.
+    """What was removed, and the effect on held-out texts. Prints as three lines.
 
     Args:
         before, after: Tokens of the vocabulary.
         parameters_before, parameters_after: Parameters of the model.
-        checked: Held-out texts; 0 where none were given.
-        same: How many of them are cut into the same pieces.
-        pieces_before, pieces_after: Their pieces in all.
-        unknown: How many of the pieces are the unknown token now and were not before.
+        checked: The number of held-out texts.
+        same: How many of them are tokenized as before.
+        pieces_before, pieces_after: The number of their tokens.
+        unknown: How many more of these are the unknown token than before.
     """
 
     before: int
@@ -62,16 +61,16 @@ def trim_vocabulary(
     keep: Sequence[str] = (),
     keep_characters: bool = True,
 ) -> tuple[Task, TrimReport]:
-    """A task with a smaller vocabulary, chosen by texts.
+    """Give a task a smaller vocabulary, chosen by texts.
 
     Args:
         task: Any task; it stays as it is.
-        texts: Strings or pairs of strings, such as the training data: the more like what will be asked, the better.
-        held_out: Other texts to count the cost on.
+        texts: Strings or pairs of strings, such as the training data; as similar as possible to later inputs.
+        held_out: Other texts, to measure the effect on.
         min_count: How often a token must occur to be kept.
         keep: Tokens to keep in any case.
-        keep_characters: Keep single characters of the alphabets that occur, so that a word that was never seen is
-            spelled instead of unknown.
+        keep_characters: Keep single characters of the alphabets that occur, so that unseen words are spelled in
+            characters instead of becoming unknown.
 
     Returns:
         The smaller task and a report to print.
@@ -84,12 +83,12 @@ def trim_vocabulary(
     """
     texts = _flat(texts)
     if not texts:
-        raise ValueError("There are no texts; expected those that the vocabulary is to be chosen by.")
+        raise ValueError("There are no texts; expected texts to choose the vocabulary by.")
     tokenizer = task.tokenizer
     counts = np.bincount(tokenize_texts(tokenizer, texts).first_ids, minlength=tokenizer.vocabulary_size)
     unknown = [token for token in keep if token not in set(tokenizer.vocabulary)]
     if unknown:
-        raise ValueError(f"keep={unknown[:10]}: the vocabulary has no such tokens.")
+        raise ValueError(f"Got keep={unknown[:10]}, which are not in the vocabulary; pass tokens that are.")
     wanted = {*SPECIAL_TOKENS, *keep, *getattr(task, "markers", ())}
     wanted |= single_characters(tokenizer.vocabulary, counts) if keep_characters else set()
     kept = np.array(
@@ -109,15 +108,17 @@ def trim_vocabulary(
     return smaller, _with_cost(report, tokenizer, smaller.tokenizer, kept, _flat(held_out))
 
 
-def _flat(texts):
+def _flat(texts: Sequence) -> list[str]:
     return [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
 
 
-def _with_cost(report, before, after, kept, texts):
+def _with_cost(
+    report: TrimReport, before: BertTokenizer, after: BertTokenizer, kept: np.ndarray, texts: list[str]
+) -> TrimReport:
     if not texts:
         return report
     old, new = tokenize_texts(before, texts), tokenize_texts(after, texts)
-    renumbered = kept[new.first_ids]  # in the old numbers, to compare
+    renumbered = kept[new.first_ids]  # as old ids, to compare
     pairs = [
         (old.first_ids[slice(*old.first_splits[row : row + 2])], renumbered[slice(*new.first_splits[row : row + 2])])
         for row in range(len(texts))

@@ -1,1 +1,1 @@
-"""Deployment: the chosen file with its proof, report and guides."""
+"""Find the smallest file within an accuracy budget, and write it with reports and guides."""

@@ -1,8 +1,7 @@
-"""A fine-tuned task and its user's data → the smallest file that keeps an accuracy promise, with the proof.
+"""Find the smallest file that stays within an accuracy budget, and write it with the measurements behind the choice.
 
-`deploy` searches (`search/run.py`), chooses (`search/trials.py`) and writes a directory (`deployment/files.py`) that an
-app, a server and a reader can take over. A room of its own because it is the whole path in one call: everything it does
-can be done by hand with the functions that it calls.
+`deploy` searches (`search/run.py`), chooses (`search/trials.py`) and writes a directory (`deployment/files.py`) for an
+app, a server and a reader. Each step can also be done with the functions that it calls.
 """
 
 import os
@@ -15,7 +14,7 @@ from export.deployment.proof import gather_proof
 from export.deployment.result import Deployment
 from export.search.candidates import Candidate
 from export.search.data import read_data
-from export.search.intervals import least_half_width, needed_examples
+from export.search.intervals import ScoreInterval, least_half_width, needed_examples
 from export.search.proposals import list_candidates
 from export.search.run import Search
 from export.search.trials import choose
@@ -44,27 +43,28 @@ def deploy(
 ) -> Deployment:
     """Find the smallest file that stays within an accuracy budget, and write all that an app needs.
 
-    Tries, in the order of what they cost: the model as it is by every recipe, a smaller vocabulary, fewer blocks,
-    distilled students, and training for quantization. Each candidate is measured through the device's runtime. Killed
-    and started again with the same data, it goes on where it was: what is finished is kept in `directory/.work`, which
-    may be deleted when no other budget is to be tried.
+    Tries, in the order of their cost: the model as it is with every recipe, a smaller vocabulary, fewer blocks,
+    distilled students, and quantization-aware training. Each candidate is measured with the device runtime. If it is
+    interrupted and started again with the same data, it continues: finished candidates are kept in `directory/.work`,
+    which you may delete if you do not want to try another budget.
 
     Args:
         model: A fine-tuned task, or a directory that has one.
-        directory: Where to write: `model.tflite`, `saved_model/`, `keras/`, `vocab.txt`, `labels.txt`, `golden.json`,
-            `report.html`, `model_card.md`, `manifest.json`. They are replaced when all of them are done.
+        directory: The directory to write: `model.tflite`, `saved_model/`, `keras/`, `vocab.txt`, `labels.txt`,
+            `golden.json`, `report.html`, `model_card.md`, `manifest.json`. Old files are replaced when all new ones
+            are done.
         train: Training data in any form that `model.fit` takes, `(x, y)` or one value; without it nothing is trained.
-        validation: Labelled data in the same forms, which the promise is measured on.
+        validation: Labelled data in the same forms, to measure the files on.
         accuracy_budget: How much of the task's metric may be lost: 0.01 is one point.
-        candidates: What to try instead of `list_candidates(…)`.
-        recipes: Names of recipes of `convert`; `None` takes all but `static_int16x8`, which CPUs have no kernels for.
-        lengths: What the app's runtime takes. `"fixed"` are some lengths that suit the validation texts, which browsers
-            and LiteRT on Android run, a number is one length, as MediaPipe wants it, several are several; `"dynamic"`
-            is any length. `None` tries any and fixed, and takes what is smaller.
-        time_limit: Seconds. Nothing is begun that would take longer, judged by what was measured; skipped rows say so.
+        candidates: The candidates to try instead of `list_candidates(…)`.
+        recipes: Names of recipes of `convert`; `None` takes all except `static_int16x8`, which is slow on CPUs.
+        lengths: The lengths that the app's runtime takes. `"fixed"` are some lengths that suit the validation texts,
+            for browsers and LiteRT on Android; a number is one length, for MediaPipe; several numbers are several
+            lengths; `"dynamic"` is any length. `None` tries `"dynamic"` and `"fixed"`, and takes the smaller.
+        time_limit: Seconds. Candidates that are expected to take longer are skipped, with a note.
         columns: Columns of files, as for `fit`.
-        seed: Of the training and of what is drawn.
-        verbose: 0 says nothing, 1 shows a bar and each row, 2 the training too; `"auto"` is 1.
+        seed: The seed of the training and of random choices.
+        verbose: 0 shows nothing, 1 a bar and each trial, 2 the training too; `"auto"` is 1.
 
     Returns:
         A `Deployment` to print.
@@ -78,14 +78,14 @@ def deploy(
     """
     _check(accuracy_budget, time_limit)
     teacher = model if isinstance(model, Task) else load_task(model)
-    find_served(teacher)  # an error now, and not behind the search
+    find_served(teacher)  # raises an error now rather than after the search
     data = read_data(teacher, train, validation, columns=columns, seed=seed)
     examples = 0 if data.train is None else len(data.train.labelled)
     if candidates is None:
-        wanted = {"row_lengths": data.row_lengths(teacher), "recipes": recipes, "lengths": lengths}
+        wanted: dict[str, Any] = {"row_lengths": data.row_lengths(teacher), "recipes": recipes, "lengths": lengths}
         candidates = list_candidates(teacher, examples=examples, seed=seed, **wanted)
     elif recipes is not None or lengths is not None:
-        raise ValueError("candidates have their own recipes and lengths: pass candidates or these, not both.")
+        raise ValueError("Got candidates with recipes or lengths; candidates have their own. Pass one or the other.")
     directory, verbose = Path(directory).expanduser(), 1 if verbose == "auto" else int(verbose)
     notes = (*data.notes, *_doubts(len(data.validation.labelled), accuracy_budget))
     if verbose:
@@ -94,12 +94,14 @@ def deploy(
     search = Search(teacher, data, work, budget=accuracy_budget, time_limit=time_limit, verbose=verbose)
     found = search.run(candidates)
     asked = {candidate.key for candidate in candidates}
-    eligible = [trial for trial in found.trials if lengths is None or trial.key in asked]  # all but the reference
+    eligible = [trial for trial in found.trials if lengths is None or trial.key in asked]  # without the reference
     chosen, is_kept = choose(eligible, found.teacher_score - accuracy_budget)
     task, file = search.models.make(search.candidates[chosen.key].model).task, search.restore_file(chosen)
     proof = gather_proof(teacher, task, data, file, search.file_of(found.reference))
     if proof.parity.tokens_differ:
-        raise VerificationError(f"{file} splits {proof.parity.tokens_differ} texts otherwise than the task does.")
+        raise VerificationError(
+            f"{file} splits {proof.parity.tokens_differ} texts differently from the task; please report this."
+        )
     result = Deployment(
         directory=directory,
         chosen=chosen,
@@ -116,28 +118,28 @@ def deploy(
     return result
 
 
-def _check(budget, time_limit):
+def _check(budget: Any, time_limit: float | None) -> None:
     if not isinstance(budget, int | float) or not 0 <= budget < 1:
         raise ValueError(
-            f"accuracy_budget={budget!r}: expected a share of the metric from 0 to below 1; 0.01 is a point."
+            f"Got accuracy_budget={budget!r}; expected a number of at least 0 and below 1, such as 0.01 for one point."
         )
     if time_limit is not None and not time_limit > 0:
-        raise ValueError(f"time_limit={time_limit!r}: expected seconds, more than 0, or None.")
+        raise ValueError(f"Got time_limit={time_limit!r}; expected seconds above 0, or None.")
 
 
-def _doubts(examples, budget):
-    """What so few validation examples cannot tell, before anything is tried."""
+def _doubts(examples: int, budget: float) -> tuple[str, ...]:
+    """What a small validation set cannot show, said before the search."""
     least = least_half_width(examples)
     if least <= budget:
         return ()
     return (
-        f"{examples:,} validation examples cannot tell a loss of {100 * budget:g} points: even answers that are all "
-        f"the same leave ± {100 * least:.1f} points open; it takes {needed_examples(budget):,} examples or more",
+        f"{examples:,} validation examples cannot show a loss of {100 * budget:g} points: even if all answers are the "
+        f"same, the interval is ± {100 * least:.1f} points; use at least {needed_examples(budget):,} examples",
     )
 
 
-def _verdicts(interval, budget):
-    """What the validation data says of the chosen file, and how sure that is."""
+def _verdicts(interval: ScoreInterval | None, budget: float) -> tuple[str, ...]:
+    """What the validation data shows about the chosen file, and how certain that is."""
     if interval is None:
         return ()
     if interval.low >= -budget:

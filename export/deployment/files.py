@@ -1,15 +1,17 @@
-"""A chosen file and its proof → the directory that an app, a server and a reader take over.
+"""Write the directory of a deployment, for an app, a server and a reader.
 
-Everything is written to a place of its own beside the target and moved there when all of it is done, the manifest last:
-a directory whose manifest fits is whole. A room of its own because it alone knows the layout.
+All files are written to a temporary directory and moved when they are complete, the manifest last. So a directory whose
+manifest fits is complete.
 """
 
 import os
 import re
 import secrets
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from export.deployment.manifest import write_manifest
 from export.deployment.model_card import model_card
@@ -22,18 +24,18 @@ from export.serving.saving import save_serving
 from keras_bert.tasks.base.task import Task
 
 _GOLDEN = 20
-_VERSION = 1  # of the SavedModel
+_VERSION = 1  # the version of the SavedModel
 
 
 def write_deployment(result: Deployment, task: Task, file: Path, data: DeploymentData, proof: Proof) -> None:
     """Write all files of a deployment to its directory.
 
     Args:
-        result: What was found.
-        task: The model that was chosen.
+        result: The result of the search.
+        task: The chosen model.
         file: Its `.tflite` file.
         data: The user's data.
-        proof: What was measured of it.
+        proof: The measurements of the chosen file.
     """
     directory = result.directory
     directory.mkdir(parents=True, exist_ok=True)
@@ -57,21 +59,21 @@ def write_deployment(result: Deployment, task: Task, file: Path, data: Deploymen
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _name(directory):
-    """What requests call the model: the directory's name, in letters that a URL takes."""
+def _name(directory: Path) -> str:
+    """The model's name in requests: the directory's name, in letters that a URL allows."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", directory.resolve().name).strip("-.") or "model"
 
 
-def _cut(task):
-    # A graph reads one row of a text; the file and the Keras model read all of its windows.
+def _cut(task: Task) -> str | None:
+    # A served graph reads one row of a text; the file and the Keras model read all of its windows.
     return "cut" if task.long_texts == "windows" else None
 
 
-def _write_words(path, words):
+def _write_words(path: Path, words: Sequence[str]) -> None:
     path.write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
 
 
-def _facts(result, task):
+def _facts(result: Deployment, task: Task) -> dict[str, Any]:
     return {
         "task": task.name,
         "metric": result.metric,
@@ -86,8 +88,8 @@ def _facts(result, task):
     }
 
 
-def _move_all(place, directory):
-    """Put new files in the place of old ones: each in one step, the manifest last."""
+def _move_all(place: Path, directory: Path) -> None:
+    """Replace old files by new ones, each in one step, the manifest last."""
     old = place / ".old"
     old.mkdir()
     for path in sorted(place.iterdir(), key=lambda path: path.name == "manifest.json"):

@@ -1,6 +1,6 @@
-"""A deployed task → how to load it: on Android, with LiteRT, in TF Serving, in Keras. Text for the report and the card.
+"""Write guides to load a deployed task: in Python, on Android, in TF Serving, in Keras.
 
-Takes a task and what is in its directory; gives pairs of a title and lines to copy.
+The report and the model card show them.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from keras_bert.tasks.base.task import Task
 
 
 def loading_guides(task: Task, lengths: Sequence[int], served: ServingArtifact | None = None) -> list[tuple[str, str]]:
-    """Titles and code, for what is in a deployment's directory.
+    """Titles and code for the files of a deployment.
 
     Args:
         task: The task.
-        lengths: The lengths of `model.tflite`; empty where it takes any.
+        lengths: The lengths of `model.tflite`; empty if it takes any.
         served: The SavedModel.
 
     Example:
@@ -35,32 +35,37 @@ def loading_guides(task: Task, lengths: Sequence[int], served: ServingArtifact |
     ]
     if served is not None:
         guides.append(("TF Serving", _serving(served, shown.json)))
-    guides.append(
-        ("Keras", f'import keras_bert\n\ntask = keras_bert.load_task("keras")\nprint(task.predict({shown.python}))')
-    )
+    guides.append(("Keras", f"{_opening(task, module is None)}\nprint(task.predict({shown.python}))"))
     return guides
 
 
-def _android(task, lengths):
+def _opening(task: Task, is_built_in: bool) -> str:
+    if is_built_in:
+        return 'import keras_bert\n\ntask = keras_bert.load_task("keras")'
+    kind = type(task)
+    return f'from {kind.__module__} import {kind.__qualname__}\n\ntask = {kind.__qualname__}.load("keras")'
+
+
+def _android(task: Task, lengths: Sequence[int]) -> str:
     lines = [
         "// app/build.gradle.kts; model.tflite goes to app/src/main/assets",
         'implementation("com.google.ai.edge.litert:litert:2.3.0")',
         "",
         "// The inputs are token_ids, segment_ids and padding_mask, int32 [1, T];",
         f"// T is {_lengths_in_words(lengths)}.",
-        "// Vocabulary, labels and settings are in the file: it is a zip archive, too.",
-        "// golden.json has token ids and outputs to test the app's own code with.",
+        "// Vocabulary, labels and settings are in the file, which is also a zip archive.",
+        "// golden.json has token ids and outputs to test the app's code with.",
     ]
     return "\n".join([*lines, *find_export(task.name).android])
 
 
-def _lengths_in_words(lengths):
+def _lengths_in_words(lengths: Sequence[int]) -> str:
     if lengths:
-        return f"one of {', '.join(map(str, lengths))}: each has a signature of its own, length_T"
-    return "what the text has: resize the inputs of the signature `dynamic` before it runs"
+        return f"one of {', '.join(map(str, lengths))}: each has its own signature, length_T"
+    return "the length of the text: resize the inputs of the signature `dynamic` before it runs"
 
 
-def _serving(served, json):
+def _serving(served: ServingArtifact, json: str | None) -> str:
     lines = [
         docker_command(served.name, '"$PWD/saved_model"')
         .replace(" -e ", " \\\n  -e ")

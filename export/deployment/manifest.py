@@ -1,8 +1,4 @@
-"""A directory of files → `manifest.json`: what is there, by hash, and what made it.
-
-Takes a directory and facts, gives JSON. A room of its own because whoever ships a model, months later, asks exactly
-this: are these the bytes, and which versions wrote them?
-"""
+"""Write and check `manifest.json`: the hash of each file, and the versions that wrote them."""
 
 import hashlib
 import json
@@ -21,7 +17,7 @@ def write_manifest(directory: Path, facts: dict) -> Path:
 
     Args:
         directory: The directory.
-        facts: What else to say, as JSON can say it.
+        facts: More entries, as plain values.
 
     Example:
         ```python
@@ -36,14 +32,14 @@ def write_manifest(directory: Path, facts: dict) -> Path:
 
 
 def check_manifest(directory: Path) -> list[str]:
-    """The files that are missing or differ from what the manifest says."""
+    """The files that are missing or differ from the manifest."""
     said = json.loads((directory / "manifest.json").read_text(encoding="utf-8"))["files"]
     found = describe_files(directory)
     return sorted(name for name, facts in said.items() if found.get(name) != facts)
 
 
 def describe_files(directory: Path) -> dict[str, dict]:
-    """Size and SHA-256 of each file, by its path; hidden ones and the manifest itself are left out."""
+    """The size and SHA-256 of each file, by its path; hidden files and the manifest are left out."""
     found = {}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory)
@@ -57,7 +53,7 @@ def describe_files(directory: Path) -> dict[str, dict]:
 
 
 def versions() -> dict[str, str]:
-    """What wrote the files: this library, Python, the machine, and the packages that matter."""
+    """The versions of this library, Python, the machine and the important packages."""
     found = {"keras-bert-edge": keras_bert.__version__, "python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -67,7 +63,7 @@ def versions() -> dict[str, str]:
     return {**found, "machine": f"{platform.system()} {platform.machine()}"}
 
 
-def _hash(path):
+def _hash(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while part := file.read(1 << 20):

@@ -1,8 +1,6 @@
-"""What was found and proved → `model_card.md`: what the model is, what it was measured on, what it is not for.
+"""Write `model_card.md`: what the model is, what it was measured on, and what it is not for."""
 
-Takes values, gives Markdown. A room of its own because a card is read where a report cannot be opened: in a repository,
-in a review, next to the file.
-"""
+from collections.abc import Iterable
 
 from export.deployment.manifest import versions
 from export.deployment.proof import Proof
@@ -12,13 +10,13 @@ from keras_bert.tasks.base.task import Task
 
 
 def model_card(result: Deployment, task: Task, data: DeploymentData, proof: Proof) -> str:
-    """The card.
+    """Write the model card as Markdown.
 
     Args:
-        result: What was found.
-        task: The model that was chosen.
+        result: The result of the search.
+        task: The chosen model.
         data: The user's data.
-        proof: What was measured of it.
+        proof: The measurements of the chosen file.
     """
     chosen, reference, config = result.chosen, result.reference, task.config
     labels = "" if task.labels is None else f"- Labels ({len(task.labels)}): {', '.join(task.labels)}\n"
@@ -49,13 +47,13 @@ A BERT for {task.name.replace("_", " ")}, made small for devices: {chosen.name}.
 One thread, batch 1, the validation texts with their own lengths. {result.verdict}
 
 - Training data: {trained}; validation data: {len(data.validation.labelled):,} examples
-{difference}{_lines(result.notes)}- The file was chosen by the validation data: measure it on other data, too.
-- Beside its Keras model, on the validation inputs, {proof.parity.agreement_words}.
+{difference}{_lines(result.notes)}- The file was chosen by the validation data: measure it on other data too.
+- Compared with its Keras model on the validation inputs, {proof.parity.agreement_words}.
 
 ## What it is for, and what not
 
-For texts like those of the training and validation data, in their language and domain. What it answers elsewhere was
-not measured. It inherits what its teacher and their training texts got wrong. Longer texts are {_long(task)}.
+For texts like those of the training and validation data, in their language and domain; others were not measured. It
+inherits the errors of its teacher and of the training texts. Longer texts are {_long(task)}.
 
 ## Made with
 
@@ -64,9 +62,9 @@ not measured. It inherits what its teacher and their training texts got wrong. L
 """
 
 
-def _lines(notes):
+def _lines(notes: Iterable[str]) -> str:
     return "".join(f"- {note}\n" for note in notes)
 
 
-def _long(task):
+def _long(task: Task) -> str:
     return "read in windows" if task.long_texts == "windows" else "cut"

@@ -1,7 +1,7 @@
-"""A task → a directory that an app can take over: the file, its report, and golden answers for the app's tests.
+"""Write a directory for an app: the verified file, its report, and golden answers for the app's tests.
 
-A room of its own because an artifact counts as done only when it has been verified: `write_package` converts, compares
-the file with the task through the device runtime, and keeps the report beside it.
+`write_package` converts a task, compares the file with the task through the device runtime, and keeps the report beside
+it.
 """
 
 import json
@@ -27,7 +27,7 @@ _GOLDEN_TEXTS = 20
 
 @dataclass(frozen=True)
 class Package:
-    """What `write_package` wrote."""
+    """The result of `write_package`."""
 
     artifact: Artifact
     report: ParityReport
@@ -40,20 +40,19 @@ def write_package(
     recipe: str | Recipe = "dynamic_int8",
     lengths: int | Sequence[int] | str | None = "auto",
     calibration: Iterable | str | os.PathLike | None = None,
-    data=None,
+    data: Any = None,
     check: bool = True,
 ) -> Package:
     """Write `model.tflite`, `report.json` and `golden.json`, and verify the file.
 
     Args:
         task: The task.
-        directory: Where to. Existing files are replaced once the new ones are verified, the model last.
+        directory: The directory. Existing files are replaced when the new ones are verified, the model last.
         recipe: As for `convert`.
         lengths: As for `convert`.
         calibration: As for `convert`.
-        data: What to verify with, as for `verify`, with labels or without; `None` takes a handful of texts of several
-            kinds.
-        check: Whether a file that is too far from the task is an error.
+        data: The data to verify with, as for `verify`, with labels or without; `None` takes a few built-in texts.
+        check: Whether to raise an error if the file differs too much from the task.
 
     Example:
         >>> package = write_package(classifier, "out", recipe="float32", data="dev.tsv")  # doctest: +SKIP
@@ -75,15 +74,15 @@ def write_package(
     return Package(replace(artifact, path=path), report)
 
 
-def write_golden(file, inputs: Sequence, path: str | os.PathLike) -> None:
-    """Tokens, outputs and answers of some inputs as JSON, with which an app can test its own code.
+def write_golden(file: Any, inputs: Sequence, path: str | os.PathLike) -> None:
+    """Write the tokens, outputs and answers of some inputs as JSON, to test an app's own code with.
 
-    A text that is read in several windows has several rows, with the same answer. What the file gives for each token is
-    given without padding.
+    A text that is read in several windows has several rows, with the same answer. Outputs for each token have no
+    padding.
 
     Args:
         file: An `Artifact`, or the path.
-        inputs: What the runtime takes: texts, pairs, questions with their contexts.
+        inputs: Inputs of the runtime: texts, pairs, questions with their contexts.
         path: The JSON file to write.
 
     Example:
@@ -114,20 +113,20 @@ def write_golden(file, inputs: Sequence, path: str | os.PathLike) -> None:
     write_json(Path(path), rows)
 
 
-def _rounded(values):
+def _rounded(values: Any) -> np.ndarray:
     values = np.asarray(values)
     return values if values.dtype.kind == "i" else values.astype("float64").round(6)
 
 
-def _plain(answer):
-    """An input or an answer as JSON can say it."""
+def _plain(answer: Any) -> Any:
+    """An input or an answer as plain values, for JSON."""
     if isinstance(answer, list | tuple):
         return [_plain(part) for part in answer]
     if isinstance(answer, np.ndarray):
         return answer.astype("float64").round(6).tolist()
-    return asdict(answer) if is_dataclass(answer) else answer
+    return asdict(answer) if is_dataclass(answer) and not isinstance(answer, type) else answer
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a report, whole or not at all."""
+    """Write a report as JSON, in one step."""
     write_whole(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")

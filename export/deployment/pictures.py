@@ -1,7 +1,7 @@
-"""Rows of numbers → pictures for a page: SVG and HTML that need no script, no font and no file beside them.
+"""Draw pictures of a report page as SVG and HTML, without scripts, fonts or other files.
 
-Takes trials, times and tables; gives strings. A room of its own because what is drawn has nothing to do with how it was
-measured. Colours are classes of the page's style sheet, so that they follow its light or dark theme.
+Takes trials, times and tables; gives strings. Colours are classes of the page's style sheet, so that they follow its
+light or dark theme.
 """
 
 import html
@@ -18,11 +18,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 16, 26, 44
 
 
 class _Axes:
-    """A frame that turns numbers into places: x on a logarithmic scale, y on a plain one."""
+    """A frame that turns numbers into positions: x on a logarithmic or a plain scale, y on a plain one."""
 
     def __init__(self, x: tuple[float, float], y: tuple[float, float], *, log: bool):
         self.log, self.y_range = log, y
-        self.x_range = tuple(math.log10(value) for value in x) if log else x
+        self.x_range: tuple[float, float] = (math.log10(x[0]), math.log10(x[1])) if log else x
 
     def x(self, value: float) -> float:
         low, high = self.x_range
@@ -34,8 +34,15 @@ class _Axes:
         share = (min(max(value, low), high) - low) / (high - low)
         return _HEIGHT - _BOTTOM - share * (_HEIGHT - _TOP - _BOTTOM)
 
-    def draw(self, x_ticks, y_ticks, x_name, y_name, y_form) -> list[str]:
-        """Lines, numbers and names."""
+    def draw(
+        self,
+        x_ticks: Sequence[float],
+        y_ticks: Sequence[float],
+        x_name: str,
+        y_name: str,
+        y_form: Callable[[float], str],
+    ) -> list[str]:
+        """Draw the lines, numbers and names of the axes."""
         right, bottom = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
         parts = []
         for value in y_ticks:
@@ -52,7 +59,7 @@ class _Axes:
         return parts
 
 
-def _svg(parts, title):
+def _svg(parts: list[str], title: str) -> str:
     body = "\n".join(parts)
     return (
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{html.escape(title)}">\n'
@@ -73,16 +80,16 @@ def pareto_picture(
     of: Callable[[Trial], float],
     x_name: str,
 ) -> str:
-    """Scores over a cost, such as the size: a dot for each trial, the front as a line, the budget as a dashed one.
+    """Draw scores over a cost, such as the size: a dot for each trial, the front as a line, the budget dashed.
 
     Args:
-        trials: The rows; those without numbers are left out.
-        chosen: The row with a ring.
-        least: The score that the budget asks for.
-        teacher_score: The teacher's.
-        metric: What the scores are called.
-        of: The cost of a row.
-        x_name: What it is called.
+        trials: The trials; those without numbers are left out.
+        chosen: The trial with a ring.
+        least: The lowest score within the budget.
+        teacher_score: The score of the teacher.
+        metric: The name of the score.
+        of: The cost of a trial.
+        x_name: The name of the cost.
     """
     measured = [trial for trial in trials if trial.is_measured]
     costs = [of(trial) for trial in measured]
@@ -105,7 +112,7 @@ def pareto_picture(
     return _svg(parts, f"{metric} over {x_name}")
 
 
-def _front_line(axes, trials, of):
+def _front_line(axes: _Axes, trials: Sequence[Trial], of: Callable[[Trial], float]) -> list[str]:
     best, places = -math.inf, []
     for trial in sorted(trials, key=lambda trial: (of(trial), -trial.score)):
         if trial.score > best:
@@ -117,10 +124,10 @@ def _front_line(axes, trials, of):
     return [f'<path class="front" d="{"".join(steps)}"/>']
 
 
-def _dot(axes, trial, cost, is_chosen):
+def _dot(axes: _Axes, trial: Trial, cost: float, is_chosen: bool) -> str:
     x, y = axes.x(cost), axes.y(trial.score)
     words = html.escape(f"{trial.name}: {trial.score:.4f}, {trial.num_bytes / 1e6:.2f} MB, {trial.milliseconds:.2f} ms")
-    if trial.score < axes.y_range[0]:  # far below: at the edge, pointing down
+    if trial.score < axes.y_range[0]:  # far below: a triangle at the edge, pointing down
         shape = f'<path class="dot {trial.stage}" d="M{x - 5:.1f},{y - 8:.1f}h10l-5,8z"/>'
     else:
         shape = f'<circle class="dot {trial.stage}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>'
@@ -132,7 +139,7 @@ def _dot(axes, trial, cost, is_chosen):
 
 
 def latency_picture(rows: Sequence[tuple[int, float, float]]) -> str:
-    """Milliseconds over tokens: the teacher's line and the chosen file's."""
+    """Draw milliseconds over tokens, for the teacher and the chosen file."""
     tokens, before, now = (np.array(column, float) for column in zip(*rows, strict=True))
     axes = _Axes((0, tokens.max() * 1.05), (0, max(before.max(), now.max()) * 1.1), log=False)
     parts = axes.draw(_ticks(*axes.x_range), _ticks(*axes.y_range), "tokens", "ms", lambda value: f"{value:g}")
@@ -151,7 +158,7 @@ def latency_picture(rows: Sequence[tuple[int, float, float]]) -> str:
 
 
 def confusion_table(labels: Sequence[str], counts: np.ndarray, caption: str) -> str:
-    """A confusion matrix as a table whose cells are the darker the larger their share of the row is."""
+    """A confusion matrix as a table; cells are darker the larger their share of the row."""
     shares = counts / np.maximum(1, counts.sum(axis=1, keepdims=True))
     head = "".join(f"<th><span>{html.escape(label)}</span></th>" for label in labels)
     lines = [f"<tr><th></th>{head}</tr>"]
@@ -166,7 +173,7 @@ def confusion_table(labels: Sequence[str], counts: np.ndarray, caption: str) -> 
 
 
 def confused_pairs(labels: Sequence[str], counts: np.ndarray, caption: str, *, top: int = 15) -> str:
-    """Where there are too many classes for a matrix: what is taken for what most often."""
+    """The most frequent confusions, for too many classes for a matrix."""
     wrong = counts * (1 - np.eye(len(labels), dtype=int))
     order = np.argsort(-wrong, axis=None, kind="stable")[:top]
     lines = ["<tr><th>is</th><th>taken for</th><th class=number>times</th></tr>"]
@@ -180,20 +187,20 @@ def confused_pairs(labels: Sequence[str], counts: np.ndarray, caption: str, *, t
 # === Ticks ===
 
 
-def _ticks(low, high, about=5):
-    """Round numbers between two others."""
+def _ticks(low: float, high: float, about: int = 5) -> list[float]:
+    """Round numbers between two limits."""
     step = 10 ** math.floor(math.log10((high - low) / about))
     step *= next(factor for factor in (1, 2, 5, 10) if (high - low) / (factor * step) <= about + 1)
     first = math.ceil(low / step - 1e-9)
     return [round(number * step, 10) for number in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _log_ticks(values):
+def _log_ticks(values: Sequence[float]) -> list[float]:
     low, high = min(values) / 1.25, max(values) * 1.25
     found = [factor * 10.0**power for power in range(-4, 5) for factor in (1, 2, 5)]
     found = [value for value in found if low <= value <= high]
     return found if len(found) <= 8 else [value for value in found if str(value).strip("0.")[0] == "1"]
 
 
-def _share(value):
+def _share(value: float) -> str:
     return f"{100 * value:.1f}%" if value else "0"

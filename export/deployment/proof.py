@@ -1,9 +1,9 @@
-"""A chosen file beside its teacher → what can be shown of it: differences, mistakes, times, ops.
+"""Measure the chosen file beside its teacher: score difference, confusions, times and ops.
 
-Takes both models, the data and their files; gives `Proof`, values alone, which report, card and manifest show. A room
-of its own because it is measured once, for the one file that is written, and takes longer than a row of the search.
+`Proof` has the values that report, card and manifest show. They are measured once, for the one file that is written.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,13 +16,14 @@ from export.search.run import time_beside
 from export.tasks.base.registry import find_export
 from export.verification.latency import BenchmarkReport, benchmark
 from export.verification.parity import ParityReport, verify
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding import mean_by_owner
 from keras_bert.tasks.base.task import Task
 
 
 @dataclass(frozen=True)
 class Confusion:
-    """Which classes are taken for which: a row for each true class, a column for each answer."""
+    """The confusion matrices: a row for each true class, a column for each answer."""
 
     labels: tuple[str, ...]
     teacher: np.ndarray
@@ -31,14 +32,14 @@ class Confusion:
 
 @dataclass(frozen=True)
 class Proof:
-    """What was measured of the chosen file.
+    """The measurements of the chosen file.
 
     Args:
-        parity: How it agrees with the Keras model that it was made from; with the ops.
-        interval: Its score minus the teacher's; `None` where that cannot be told.
-        cold: Its size, memory and first answer, in a process of its own.
-        latency: Rows of tokens, the teacher's float32 milliseconds, and its own.
-        confusion: For tasks with one class a text.
+        parity: The comparison with the Keras model that it was made from, with the ops.
+        interval: Its score minus the teacher's, with an interval; `None` if parts cannot be scored alone.
+        cold: Its size, memory and time to the first answer, in a fresh process.
+        latency: Tokens, milliseconds of the teacher's float32 file, and its own milliseconds.
+        confusion: The confusions, for tasks with one class for each text.
     """
 
     parity: ParityReport
@@ -53,7 +54,7 @@ def gather_proof(teacher: Task, task: Task, data: DeploymentData, file: Path, re
 
     Args:
         teacher: The fine-tuned task.
-        task: The one that the file was made from.
+        task: The task that the file was made from.
         data: The user's data.
         file: The file.
         reference: The teacher's float32 file.
@@ -77,19 +78,19 @@ def gather_proof(teacher: Task, task: Task, data: DeploymentData, file: Path, re
 # === Classes ===
 
 
-def _confusion(teacher, task, data, file):
-    """Of tasks that give one class for each input; `None` for others."""
+def _confusion(teacher: Task, task: Task, data: DeploymentData, file: Path) -> Confusion | None:
+    """The confusions of tasks that give one class for each input; `None` for others."""
     output = find_export(teacher.name).class_output
     if output is None or teacher.labels is None or getattr(teacher, "kind", "single_label") != "single_label":
         return None
     rows = teacher.prepare(data.validation.labelled, None)
     ready, outputs, own = data.file_outputs(task, load(file))
     tables = [_count(output, teacher.outputs(rows.tokenized), rows, teacher.labels)]
-    tables.append(_count(output, outputs, own, ready.labels))
+    tables.append(_count(output, outputs, own, ready.labels or ()))
     return Confusion(tuple(teacher.labels), *tables)
 
 
-def _count(output, outputs, rows, names):
+def _count(output: str, outputs: dict, rows: PreparedData, names: Sequence[str]) -> np.ndarray:
     labels = rows.labels[output] if isinstance(rows.labels, dict) else rows.labels
     true = np.asarray(labels)[np.unique(rows.owners, return_index=True)[1]]
     found = mean_by_owner(outputs[output], rows.owners).argmax(axis=-1)

@@ -1,10 +1,10 @@
-"""What was found and proved → `report.html`: one page that shows how a file was chosen, and how to load it.
+"""Write `report.html`: one page that shows how a file was chosen, and how to load it.
 
-Takes values, gives a page that stands by itself: no script, no font, no picture from elsewhere. A room of its own
-because it alone speaks HTML.
+The page needs no scripts, fonts or pictures from elsewhere.
 """
 
 import html
+from typing import Any
 
 from export.deployment.guides import loading_guides
 from export.deployment.manifest import versions
@@ -13,10 +13,11 @@ from export.deployment.proof import Proof
 from export.deployment.result import Deployment
 from export.deployment.style import STYLE
 from export.search.data import DeploymentData
+from export.search.trials import Trial
 from export.serving.artifact import ServingArtifact
 from keras_bert.tasks.base.task import Task
 
-_MATRIX = 30  # classes up to which all of them are shown
+_MATRIX = 30  # with more classes, only the most frequent confusions are shown
 _STAGES = {
     "quantize": "the model as it is, in fewer bits",
     "trim": "smaller vocabulary",
@@ -27,13 +28,13 @@ _STAGES = {
 
 
 def report_page(result: Deployment, task: Task, data: DeploymentData, proof: Proof, served: ServingArtifact) -> str:
-    """The page.
+    """Write the report as an HTML page.
 
     Args:
-        result: What was found.
-        task: The model that was chosen.
+        result: The result of the search.
+        task: The chosen model.
         data: The user's data.
-        proof: What was measured of it.
+        proof: The measurements of the chosen file.
         served: Its SavedModel.
     """
     name = html.escape(result.directory.resolve().name)
@@ -54,10 +55,10 @@ def report_page(result: Deployment, task: Task, data: DeploymentData, proof: Pro
     )
 
 
-# === The answer ===
+# === The result ===
 
 
-def _top(name, result, data):
+def _top(name: str, result: Deployment, data: DeploymentData) -> str:
     chosen, reference = result.chosen, result.reference
     cards = [
         (f"{chosen.num_bytes / 1e6:.2f} MB", f"{result.smaller:.1f}× smaller than {reference.num_bytes / 1e6:.1f} MB"),
@@ -72,13 +73,13 @@ def _top(name, result, data):
     return (
         f"<h1>{name}</h1><p>{html.escape(chosen.name)}</p>"
         f'<p class="soft">{"The smallest within the budget" if result.is_kept else "The best"} of {measured} '
-        "files that were measured; "
+        "measured files; "
         f"{len(data.validation.labelled):,} validation examples{trained}.</p>"
         f'<p class="verdict {kind}">{html.escape(result.verdict)}</p><div class="cards">{boxes}</div>'
     )
 
 
-def _notes(result):
+def _notes(result: Deployment) -> str:
     if not result.notes:
         return ""
     return f'<div class="notes"><ul>{"".join(f"<li>{html.escape(note)}</li>" for note in result.notes)}</ul></div>'
@@ -87,8 +88,8 @@ def _notes(result):
 # === How it was chosen ===
 
 
-def _pictures(result):
-    options = {
+def _pictures(result: Deployment) -> str:
+    options: dict[str, Any] = {
         "least": result.teacher_score - result.budget,
         "teacher_score": result.teacher_score,
         "metric": _metric(result),
@@ -105,13 +106,13 @@ def _pictures(result):
     legend = "".join(f'<span><i class="{stage}"></i>{_STAGES[stage]}</span>' for stage in used)
     ring = "the smallest one over the dashed line" if result.is_kept else "the best one; none is over the dashed line"
     return (
-        "<h2>How it was chosen</h2><p>Every dot is a file that was written and measured through LiteRT. Up is better, "
+        "<h2>How it was chosen</h2><p>Every dot is a file, measured with LiteRT. Up is better, "
         f"left is cheaper; no file lies above the line. The ring marks {ring}.</p>"
         f'<div class="legend">{legend}</div><div class="pictures">{figures}</div>'
     )
 
 
-def _rows(result):
+def _rows(result: Deployment) -> str:
     front = {trial.key for trial in result.front}
     columns = ("candidate", _metric(result), "MB", "smaller", "ms", "faster", "tried in", "")
     head = "".join(f"<th{_number(place)}>{name}</th>" for place, name in enumerate(columns))
@@ -137,20 +138,20 @@ def _rows(result):
     return f'<h2>All candidates</h2><div class="scroll"><table class="rows">{"".join(lines)}</table></div>'
 
 
-def _number(place):
+def _number(place: int) -> str:
     return ' class="number"' if 0 < place < 7 else ""
 
 
-def _mark(trial, result, front):
+def _mark(trial: Trial, result: Deployment, front: set[str]) -> str:
     if trial.key == result.chosen.key:
         return '<span class="front-mark">chosen</span>'
     return '<span class="front-mark">front</span>' if trial.key in front else ""
 
 
-# === What was proved ===
+# === Measurements ===
 
 
-def _mistakes(proof):
+def _mistakes(proof: Proof) -> str:
     if proof.confusion is None:
         return ""
     labels = proof.confusion.labels
@@ -166,7 +167,7 @@ def _mistakes(proof):
     )
 
 
-def _times(result, proof):
+def _times(result: Deployment, proof: Proof) -> str:
     names = ("tokens", "teacher, ms", "chosen, ms", "faster")
     head = "".join(f"<th class=number>{name}</th>" for name in names)
     rows = "".join(
@@ -185,17 +186,17 @@ def _times(result, proof):
     )
 
 
-def _audit(proof):
+def _audit(proof: Proof) -> str:
     parity, ops = proof.parity, proof.parity.ops
     partitions = ", ".join(f"{name}: {count}" for name, count in ops.partitions.items())
-    foreign = f"Needs {', '.join(ops.custom_ops)}" if ops.custom_ops else "Built-in ops alone, which every LiteRT has"
+    foreign = f"Needs {', '.join(ops.custom_ops)}" if ops.custom_ops else "Only built-in ops, which every LiteRT has"
     counts = "".join(
         f"<span>{html.escape(name)} <b>{count}</b></span>"
         for name, count in sorted(ops.ops.items(), key=lambda pair: -pair[1])
     )
     return (
         f"<h2>What is in the file</h2><p>{foreign}. XNNPACK partitions by signature: {html.escape(partitions)}. "
-        f"Beside the Keras model that the file was made from, on {parity.examples:,} inputs, {parity.agreement_words}; "
+        f"Compared with its Keras model on {parity.examples:,} inputs, {parity.agreement_words}; "
         f"the largest difference of an output is {parity.max_error:.2g}.</p>"
         f'<div class="ops">{counts}</div>'
     )
@@ -204,7 +205,7 @@ def _audit(proof):
 # === How to use it ===
 
 
-def _guides(task, proof, served):
+def _guides(task: Task, proof: Proof, served: ServingArtifact) -> str:
     lengths = [row.length for row in proof.cold.latencies] if "dynamic" not in proof.parity.ops.partitions else []
     parts = [
         f"<h3>{html.escape(title)}</h3><pre>{html.escape(code)}</pre>"
@@ -213,17 +214,17 @@ def _guides(task, proof, served):
     return f"<h2>How to load it</h2>{''.join(parts)}"
 
 
-def _footer(result):
+def _footer(result: Deployment) -> str:
     words = ", ".join(f"{name} {number}" for name, number in versions().items())
     return (
-        f"<footer>{html.escape(words)}. The chosen file was chosen by these validation examples: on others it may do a "
-        "little worse. Hashes of all files are in manifest.json.</footer>"
+        f"<footer>{html.escape(words)}. The file was chosen by these validation examples; on others it may do a little "
+        "worse. The hashes of all files are in manifest.json.</footer>"
     )
 
 
-def _metric(result):
+def _metric(result: Deployment) -> str:
     return html.escape(result.metric.replace("_", " "))
 
 
-def _percent(value):
+def _percent(value: float) -> str:
     return f"{100 * value:.2f}%"

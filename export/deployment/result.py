@@ -1,8 +1,4 @@
-"""What a deployment found, as a value: the rows, the choice, and whether the promise is kept.
-
-Takes numbers, gives `Deployment`, which prints as a table. A room of its own because the report, the model card and the
-manifest all tell the same story, and none of them needs a model for it.
-"""
+"""The result of a deployment as a value: the trials, the choice, and whether the budget is kept. Prints as a table."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,16 +12,16 @@ class Deployment:
     """What `deploy` found and wrote. Prints as a table.
 
     Args:
-        directory: Where everything is.
-        chosen: The row of `model.tflite`.
-        trials: All rows, in the order in which they were tried.
-        reference: The teacher's float32 file.
-        metric: What the scores measure.
+        directory: The directory of all files.
+        chosen: The trial of `model.tflite`.
+        trials: All trials, in order.
+        reference: The trial of the teacher's float32 file.
+        metric: The metric of the scores.
         teacher_score: The teacher's score on the validation data.
-        budget: How much of it might be lost.
-        is_kept: Whether the chosen file keeps the promise.
-        interval: How far its score is from the teacher's, and how sure that is; `None` where that cannot be told.
-        notes: What is worth knowing, in words.
+        budget: How much of it may be lost.
+        is_kept: Whether the chosen file is within the budget.
+        interval: The score minus the teacher's, with a confidence interval; `None` if it cannot be computed.
+        notes: Remarks on the data and the result.
     """
 
     directory: Path
@@ -41,7 +37,7 @@ class Deployment:
 
     @property
     def front(self) -> list[Trial]:
-        """The rows that no other beats in score, size and time at once; smallest first."""
+        """The trials that no other beats in all of score, size and time; smallest first."""
         return pareto_front(self.trials)
 
     def __str__(self) -> str:
@@ -55,17 +51,17 @@ class Deployment:
 
     @property
     def smaller(self) -> float:
-        """How many times smaller than the teacher's float32 file the chosen one is."""
+        """How many times smaller the chosen file is than the teacher's float32 file."""
         return self.reference.num_bytes / self.chosen.num_bytes
 
     @property
     def lost(self) -> float:
-        """How much of the score is lost; negative where something was gained."""
+        """How much of the score is lost; negative if it is higher."""
         return self.teacher_score - self.chosen.score
 
     @property
     def verdict(self) -> str:
-        """In one sentence whether the promise is kept."""
+        """A sentence that says whether the budget is kept."""
         change = f"{self.metric} {self.chosen.score:.4f} against the teacher's {self.teacher_score:.4f}"
         if self.is_kept:
             return f"Within the budget of {100 * self.budget:g} points: {change}."

@@ -1,4 +1,4 @@
-"""The style sheet of a report page: light and dark, screen and print. A room of its own because it is no Python."""
+"""The style sheet of a report page: light and dark, screen and print."""
 
 STYLE = """
 :root { --ink: #16202a; --soft: #5b6875; --line: #dfe5ea; --paper: #ffffff; --wash: #f5f7f9; --accent: #0f6fb4;

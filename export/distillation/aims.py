@@ -1,15 +1,18 @@
-"""What to take from a teacher → the outputs of models that say it, and their losses.
+"""Find the tensors of teacher and student that distillation losses compare.
 
-`Aims` takes a teacher, a student and a list of values (`distillation/losses.py`); gives the model that a teacher is
-asked with, the student's training model with the same tensors as outputs, and a distance for each. A room of its own
-because which tensor stands where is the one part of distillation that depends on how models are built.
+`Aims` takes a teacher, a student and a list of losses (`distillation/losses.py`). It gives the model that computes the
+teacher's outputs, the student's training model with the same tensors as outputs, and a Keras loss for each.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from export.distillation.distances import SoftLabels, SoftSpans, SoftYesNo
 from export.distillation.losses import Attention, Hidden, Layers, Logits, Relations, Vectors
+from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.weights import copy_weights
 from keras_bert.tasks.base.task import Task
@@ -27,15 +30,15 @@ _HEADS = ("class_logits", "relation_logits", TOKEN_LOGITS, SPANS)
 
 
 class Aims:
-    """The outputs that a student's training model gets, and their losses.
+    """The outputs of a student's training model that follow a teacher, and their losses.
 
     Args:
-        teacher: The teacher whose layers are looked at.
+        teacher: The teacher whose layers are compared.
         student: The student.
-        losses: What to take.
+        losses: The values of `distillation/losses.py` to learn by.
     """
 
-    def __init__(self, teacher: Task, student: Task, losses):
+    def __init__(self, teacher: Task, student: Task, losses: Sequence) -> None:
         self.teacher, self.student = teacher, student
         self.losses: dict[str, tuple] = {}
         heads = [name for name in _HEADS if name in student.model.output]
@@ -47,8 +50,8 @@ class Aims:
                 if not found:
                     other = "Logits()" if isinstance(loss, Vectors) else "Vectors()"
                     raise ValueError(
-                        f"{type(student).__name__} has none of the outputs that {type(loss).__name__}() knows; "
-                        f"{other} may."
+                        f"{type(student).__name__} has none of the outputs that {type(loss).__name__}() compares; try "
+                        f"{other}."
                     )
                 self.losses.update({f"soft_{name}": (loss, name) for name in found})
                 continue
@@ -58,13 +61,13 @@ class Aims:
         self.same_width = teacher.config.hidden_dim == student.config.hidden_dim
         self.projections = [f"{name}_projection" for name, (loss, _) in self.losses.items() if self._projects(loss)]
 
-    def _projects(self, loss):
+    def _projects(self, loss: Any) -> bool:
         return not self.same_width and (
             isinstance(loss, Hidden) or (isinstance(loss, Vectors) and loss.by == "vectors")
         )
 
     @staticmethod
-    def _check_pair(loss, pair, teacher, student):
+    def _check_pair(loss: Any, pair: tuple[int, int], teacher: BertConfig, student: BertConfig) -> None:
         lowest = 0 if isinstance(loss, Hidden) else 1
         for layer, config, who in zip(pair, (student, teacher), ("student", "teacher"), strict=True):
             if not lowest <= layer <= config.num_layers:
@@ -73,13 +76,13 @@ class Aims:
                 )
         if isinstance(loss, Relations) and (teacher.heads_dim % loss.heads or student.heads_dim % loss.heads):
             raise ValueError(
-                f"Relations(heads={loss.heads}): it must divide both widths, {teacher.heads_dim} and "
-                f"{student.heads_dim}."
+                f"Relations has heads={loss.heads}; expected a number that divides both widths, {teacher.heads_dim} "
+                f"and {student.heads_dim}."
             )
         if isinstance(loss, Attention) and teacher.num_heads != student.num_heads:
             raise ValueError(
-                f"Attention: the teacher has {teacher.num_heads} heads, the student {student.num_heads}; expected as "
-                "many. Relations(heads=…) works with any."
+                f"Attention: the teacher has {teacher.num_heads} heads, the student {student.num_heads}; expected the "
+                "same number. Use Relations(heads=…), which works with any."
             )
 
     def is_by_token(self, name: str) -> bool:
@@ -90,7 +93,7 @@ class Aims:
     # === Models ===
 
     def teacher_model(self, task: Task) -> keras.Model:
-        """A model that gives all that a teacher is asked for; of further teachers the layers are not."""
+        """Build a model with all outputs that a teacher is asked for; layers are taken from the first teacher only."""
         encoder = bert_encoder(task.config)
         model = task.build_model(encoder, classifier_dropout=None, seed=None)
         outputs = {}
@@ -104,7 +107,7 @@ class Aims:
         return asked
 
     def extend(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
-        """The student's training model with the outputs that the losses compare."""
+        """Add the outputs that the losses compare to the student's training model."""
         outputs = dict(model.output)
         for name, (loss, where) in self.losses.items():
             by_layer = isinstance(loss, Layers)
@@ -121,10 +124,10 @@ class Aims:
     # === Losses ===
 
     def keras_losses(self) -> dict[str, keras.losses.Loss]:
-        """The loss of each of these outputs."""
+        """The loss of each added output."""
         return {name: self._keras_loss(loss, where) for name, (loss, where) in self.losses.items()}
 
-    def _keras_loss(self, loss, where):
+    def _keras_loss(self, loss: Any, where: Any) -> keras.losses.Loss:
         if isinstance(loss, Logits):
             return self._soft_loss(loss, where)
         if isinstance(loss, Vectors):
@@ -136,8 +139,8 @@ class Aims:
             return RelationDistance(self.teacher.config.num_heads, 2, cross=True, weight=loss.weight)
         return RelationDistance(loss.heads, 3, weight=loss.weight)
 
-    def _soft_loss(self, loss, where):
-        """What a head's logits mean is said by the loss that it trains with."""
+    def _soft_loss(self, loss: Logits, where: str) -> keras.losses.Loss:
+        """The loss of a head's logits, chosen by the loss that the head trains with."""
         if where == SPANS:
             return SoftSpans(loss.temperature, loss.weight)
         own = self.student.losses().get(where)
@@ -149,21 +152,21 @@ class Aims:
 
 @keras.saving.register_keras_serializable("keras_bert")
 class ScaledLoss(keras.losses.Loss):
-    """Another loss times a number."""
+    """Another loss multiplied by a number."""
 
-    def __init__(self, loss, weight, name="scaled_loss", **kwargs):
+    def __init__(self, loss: Any, weight: float, name: str = "scaled_loss", **kwargs: Any) -> None:
         inner = keras.saving.deserialize_keras_object(loss) if isinstance(loss, dict) else loss
         super().__init__(name=name, **{**kwargs, "reduction": inner.reduction})
         self.loss, self.weight = inner, weight
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        # The whole of the other loss: some look at the weights.
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        # Call the loss itself, not its `call`: some losses use the weights.
         return self.weight * self.loss(y_true, y_pred, sample_weight)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
         return self.weight * self.loss.call(y_true, y_pred)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         inner = keras.saving.serialize_keras_object(self.loss)
         return {**super().get_config(), "loss": inner, "weight": self.weight}
 
@@ -171,18 +174,18 @@ class ScaledLoss(keras.losses.Loss):
 # === Tensors ===
 
 
-def _head_output(model, name):
-    """The output of a head, also where the model that trains has another shape of it."""
+def _head_output(model: keras.Model, name: str) -> Any:
+    """The output of a head, even if the training model gives it in another shape."""
     if name in model.output:
         return model.output[name]
-    if name == TOKEN_LOGITS:  # hidden in the loss of a CRF
+    if name == TOKEN_LOGITS:  # a CRF's training model gives only its loss
         return model.get_layer("token_classifier").output
     (grouped,) = model.output.values()  # [B, G, …]: texts that train in groups
     return grouped if name == VECTORS else grouped[..., 0]
 
 
-def _layer_vectors(encoder, loss, layer):
-    """A tensor of an encoder, a vector for each token."""
+def _layer_vectors(encoder: keras.Model, loss: Any, layer: int) -> Any:
+    """A tensor of an encoder with a vector for each token."""
     states = encoder.output["hidden_states"]
     if isinstance(loss, Hidden):
         return states[layer]

@@ -1,14 +1,14 @@
-"""A teacher and texts → what it thinks of them, computed once and kept on the disk.
+"""Compute a teacher's outputs for texts once, and keep them on disk.
 
-Takes a task, tokenized texts and the names of tensors; gives arrays. A room of its own because a teacher is several
-times as slow as its student: asked again in every epoch, it would cost most of the training. Killed on the way, it goes
-on with the texts that it has not answered yet.
+A teacher is slower than its student, so it is not asked again in every epoch. An interrupted run continues with the
+texts that have no outputs yet.
 """
 
 import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,7 +20,7 @@ from keras_bert.tasks.base.task import Task
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 _ANSWERED = "answered.json"
-_TEXTS_OF_A_PART = 2048  # some seconds of a teacher: what a kill can cost
+_TEXTS_OF_A_PART = 2048  # an interrupted run loses at most this many
 
 
 def teacher_outputs(
@@ -33,15 +33,15 @@ def teacher_outputs(
     batch_size: int = 64,
     verbose: bool = True,
 ) -> dict[str, np.ndarray]:
-    """The outputs of a model on its task's inputs, in the order of the texts; from the cache where it has them.
+    """Compute a model's outputs for its task's inputs, in the order of the texts, or read them from the cache.
 
     Args:
         task: The task that the model belongs to.
         model: A functional model on the same inputs, with named outputs.
         tokenized: The texts.
         token_outputs: The outputs with a vector for each token: they come as `[tokens, D]`, without padding.
-        cache: A directory to keep them in; `None` keeps them in memory alone.
-        batch_size: Texts at a time.
+        cache: A directory to keep them in; `None` keeps them in memory only.
+        batch_size: Texts per batch.
         verbose: Whether to show progress.
 
     Returns:
@@ -64,18 +64,19 @@ def teacher_outputs(
 
 
 class _Kept:
-    """The arrays as far as they go, in memory or in files that are as long as they will be from the start."""
+    """The arrays so far, in memory or in files that have their full length from the start."""
 
-    def __init__(self, place, rows, tokens, token_outputs):
+    def __init__(self, place: Path | None, rows: int, tokens: int, token_outputs: tuple[str, ...]) -> None:
         self.place, self.rows, self.tokens, self.token_outputs = place, rows, tokens, token_outputs
-        self.rows_done, self._arrays = 0, {}
+        self.rows_done = 0
+        self._arrays: dict[str, Any] = {}
         if place is not None and (place / _ANSWERED).is_file():
             state = json.loads((place / _ANSWERED).read_text(encoding="utf-8"))
             self.rows_done = state["rows"]
-            self._arrays = {name: self._open(name, "r+") for name in state["outputs"]}
+            self._arrays = {name: _open(place, name, "r+") for name in state["outputs"]}
 
-    def add(self, found, rows_done, *, token):
-        """Keep the outputs of the next rows, whose tokens begin at `token`."""
+    def add(self, found: dict[str, np.ndarray], rows_done: int, *, token: int) -> None:
+        """Add the outputs of the next rows, whose tokens begin at `token`."""
         for name, values in found.items():
             of_tokens = name in self.token_outputs
             if name not in self._arrays:
@@ -87,27 +88,29 @@ class _Kept:
         if self.place is not None:
             for array in self._arrays.values():
                 array.flush()
-            # Last, so that rows without it are not taken for answered.
+            # Written last, so that rows count as answered only when their outputs are on disk.
             write_whole(
                 self.place / _ANSWERED, json.dumps({"rows": self.rows_done, "outputs": sorted(self._arrays)}) + "\n"
             )
 
-    def _new(self, name, shape, dtype):
+    def _new(self, name: str, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         if self.place is None:
             return np.empty(shape, dtype)
         self.place.mkdir(parents=True, exist_ok=True)
         return np.lib.format.open_memmap(self.place / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
 
-    def _open(self, name, mode):
-        return np.load(self.place / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
-
-    def arrays(self):
-        """All of them; what is on the disk cannot be written to."""
-        return self._arrays if self.place is None else {name: self._open(name, "r") for name in self._arrays}
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays; those on disk are read-only."""
+        place = self.place
+        return self._arrays if place is None else {name: _open(place, name, "r") for name in self._arrays}
 
 
-def _fingerprint(model, tokenized, token_outputs):
-    """A name for this teacher on these texts: of its weights, its outputs and every token."""
+def _open(place: Path, name: str, mode: Any) -> np.ndarray:
+    return np.load(place / f"{name}.npy", mmap_mode=mode, allow_pickle=False)
+
+
+def _fingerprint(model: keras.Model, tokenized: TokenizedTexts, token_outputs: tuple[str, ...]) -> str:
+    """A name for this teacher and these texts, from its weights, its outputs and every token."""
     digest = hashlib.sha256(repr((sorted(model.output), sorted(token_outputs))).encode())
     for weight in model.weights:
         digest.update(weight.path.encode())

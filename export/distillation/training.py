@@ -1,12 +1,11 @@
-"""A teacher, a student and texts → the student with what it could learn from the teacher, through `model.fit`.
+"""Train a student on the outputs of its teacher, with `distill`.
 
-`distill` trains a student as `Task.fit` would, packed rows, recipes, resume and all, with more to aim at
-(`distillation/losses.py`): what the teacher makes of each text, computed once (`distillation/teacher_outputs.py`). Any
-task can be distilled, with labels or without. TinyBERT's two stages are two calls: first hidden states, relations or
-attention on any text, then logits and labels on the task's own.
+`distill` trains as `Task.fit` does, with shared rows, recipes and resuming, and with more losses
+(`distillation/losses.py`) that compare the student with the teacher's outputs, which are computed once
+(`distillation/teacher_outputs.py`). Any task can be distilled, with labels or without. TinyBERT's two stages are two
+calls: first hidden states, relations or attention on any text, then logits and labels on the task's own texts.
 
-`keras.distillation.Distiller` is not behind it, because it asks the teacher anew in every step, which costs most of the
-training, and its losses cannot leave out padding; `benchmarks/distillation.py` has it as the peer.
+`keras.distillation.Distiller` is not used: it runs the teacher in every step, and its losses cannot leave out padding.
 """
 
 import os
@@ -29,6 +28,7 @@ from keras_bert.tasks.base.task import Task, is_pair_of_xy
 from keras_bert.tasks.base.training_method import Combined, TrainingMethod
 from keras_bert.tasks.similarity.task import OUTPUT as VECTOR_OUTPUT
 from keras_bert.text.token_labels import TokenVectors
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 
 def distill(
@@ -50,7 +50,7 @@ def distill(
     verbose: int | str = "auto",
     **changes: Any,
 ) -> FinetuneReport:
-    """Train a student on what its teacher thinks.
+    """Train a student on the outputs of its teacher.
 
     Args:
         teacher: A fine-tuned task, or several of one kind whose logits are averaged (their layers are not).
@@ -59,12 +59,12 @@ def distill(
             plain list of strings.
         losses: What to take from the teacher: `Logits`, `Hidden`, `Embeddings`, `Relations`, `Attention`, and for
             sentence vectors `Vectors`; `None` is `Logits()`, or `Vectors()` for a `SentenceEmbedder`.
-        label_weight: What the examples' own labels count; 0 leaves them out, and there need be none.
+        label_weight: The weight of the examples' own labels; with 0, labels are not needed.
         validation_data: As for `fit`: it decides which weights to keep.
         recipe: As for `fit`.
         metric: As for `fit`.
-        cache: A directory for the teacher's outputs, which a second run with the same texts finds there.
-        directory: As for `fit`: where the state is kept, so that a killed run goes on.
+        cache: A directory for the teacher's outputs; a second run with the same texts reads them there.
+        directory: As for `fit`: where the state is kept, so that an interrupted run can continue.
         columns, callbacks, verbose: As for `fit`.
         method: Another `TrainingMethod` to train with at the same time, such as pruning.
         changes: Settings of the recipe to change, e.g. `learning_rate=3e-4, epochs=10`.
@@ -112,11 +112,11 @@ def distill(
 
 
 class Distillation(TrainingMethod):
-    """Training on what a teacher thinks, beside the labels.
+    """Training on a teacher's outputs beside the labels.
 
     Args:
-        aims: What the student takes from the teacher.
-        label_weight: What the task's own losses count.
+        aims: The outputs and losses that follow the teacher.
+        label_weight: The weight of the task's own losses.
         data: The data without the teacher's outputs.
     """
 
@@ -149,12 +149,12 @@ def plan_distillation(
     cache: str | os.PathLike | None = None,
     verbose: bool = False,
 ) -> tuple[Distillation, PreparedData]:
-    """Ask the teachers, and give what `fit` needs to train a student on their answers.
+    """Compute the teachers' outputs, and give what `fit` needs to train a student on them.
 
     Args: As for `distill`.
 
     Returns:
-        How the training differs from the student's own, and the data with the teachers' outputs beside the labels.
+        The training method, and the data with the teachers' outputs beside the labels.
     """
     losses = [_default_loss(student)] if losses is None else list(losses)
     _check(teachers, student, losses, label_weight)
@@ -164,7 +164,7 @@ def plan_distillation(
     data = student.prepare(x, y, **columns)
     if label_weight:
         student.check_training(data)
-    else:  # that all have the same label is then no mistake
+    else:  # without the task's own check: all texts may have the same label
         Task.check_training(student, data)
     ready = student.for_data(data)
     aims = Aims(teachers[0], ready, losses)
@@ -173,11 +173,11 @@ def plan_distillation(
     return Distillation(aims, label_weight, data), labelled
 
 
-def _default_loss(student):
+def _default_loss(student: Task) -> Logits | Vectors:
     return Vectors() if VECTOR_OUTPUT in student.model.output else Logits()
 
 
-def _check(teachers, student, losses, label_weight):
+def _check(teachers: Sequence[Task], student: Task, losses: Sequence, label_weight: float) -> None:
     if not teachers:
         raise ValueError("There is no teacher; expected a fine-tuned task, or several.")
     for teacher in teachers:
@@ -187,19 +187,28 @@ def _check(teachers, student, losses, label_weight):
                 f"with {student.labels}; expected the same task and labels: make the student with make_student."
             )
     if not losses and not label_weight:
-        raise ValueError("There is nothing to learn: no losses, and label_weight=0.")
+        raise ValueError(
+            "There is nothing to learn: there are no losses, and label_weight=0. Pass losses, or a larger label_weight."
+        )
     unknown = [loss for loss in losses if not isinstance(loss, Logits | Vectors | Layers)]
     if unknown:
         raise TypeError(
-            f"losses has {unknown[0]!r}; expected Logits, Vectors, Hidden, Embeddings, Relations or Attention."
+            f"Got the loss {unknown[0]!r}; expected Logits, Vectors, Hidden, Embeddings, Relations or Attention."
         )
 
 
-# === What the teacher says ===
+# === The teacher's outputs ===
 
 
-def _targets(teachers, aims, given, data, cache, verbose):
-    """The teacher's outputs as labels, a row for each row or group of the student's data."""
+def _targets(
+    teachers: Sequence[Task],
+    aims: Aims,
+    given: tuple[Any, Any, dict],
+    data: PreparedData,
+    cache: str | os.PathLike | None,
+    verbose: bool,
+) -> dict[str, Any]:
+    """The teacher's outputs as labels, with a row for each row or group of the student's data."""
     x, y, columns = given
     found: dict[str, list] = {}
     for teacher in teachers:
@@ -211,10 +220,12 @@ def _targets(teachers, aims, given, data, cache, verbose):
         for name, values in outputs.items():
             found.setdefault(name, []).append(values)
     splits = np.concatenate([[0], np.cumsum(data.tokenized.lengths)])
-    targets = {}
+    targets: dict[str, Any] = {}
     for name, values in found.items():
         if len({part.shape[-1] for part in values}) > 1:
-            raise ValueError(f"The teachers' {name} differ in width: {[part.shape[-1] for part in values]}.")
+            raise ValueError(
+                f"The teachers' {name} have the widths {[part.shape[-1] for part in values]}; expected the same width."
+            )
         mean = values[0] if len(values) == 1 else np.mean([np.asarray(part, np.float32) for part in values], axis=0)
         if aims.losses[name][1] == SPANS:
             mean = np.concatenate([mean, np.ones((len(mean), 1), mean.dtype)], axis=1)
@@ -225,12 +236,12 @@ def _targets(teachers, aims, given, data, cache, verbose):
     return targets
 
 
-def _by_group(values, student, data):
-    """Where texts train in groups: `[texts, …]` → a row for each group."""
+def _by_group(values: np.ndarray, student: Task, data: PreparedData) -> Any:
+    """Arrange `[texts, …]` as a row for each group, if texts train in groups."""
     return student.group_targets(values, data) if student.trains_groups else values
 
 
-def _check_aligned(theirs, ours, aims):
+def _check_aligned(theirs: TokenizedTexts, ours: TokenizedTexts, aims: Aims) -> None:
     if len(theirs) != len(ours):
         raise ValueError(
             f"The teacher reads the texts as {len(theirs):,} rows, the student as {len(ours):,}; give both the same "
@@ -240,7 +251,7 @@ def _check_aligned(theirs, ours, aims):
     if by_token and not np.array_equal(theirs.lengths, ours.lengths):
         rows = np.flatnonzero(theirs.lengths != ours.lengths)
         raise ValueError(
-            f"Teacher and student cut {len(rows):,} of {len(ours):,} texts into other pieces (first text {rows[0]}): "
-            f"{', '.join(by_token)} cannot be compared token by token. Give both one vocabulary, or take "
-            "Logits alone."
+            f"Teacher and student split {len(rows):,} of {len(ours):,} texts into different tokens (the first is text "
+            f"{rows[0]}), so {', '.join(by_token)} cannot be compared token by token. Give both the same vocabulary, "
+            "or use only Logits."
         )

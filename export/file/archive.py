@@ -1,7 +1,7 @@
-"""The files behind a `.tflite` file's flatbuffer: an uncompressed zip archive that begins where the flatbuffer ends.
+"""Read and write the files after a `.tflite` file's flatbuffer, in an uncompressed zip archive.
 
-Takes files by name and appends them; reads them again from a file that may come from anywhere. A room of its own
-because reading what strangers made needs its own care. `unzip -l model.tflite` shows the files.
+The archive begins where the flatbuffer ends; `unzip -l model.tflite` lists it. A file that is read may come from
+anywhere, so everything in it is checked.
 """
 
 import io
@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 _MAX_ENTRIES, _MAX_DIRECTORY_BYTES = 16, 1 << 14
-# What zipfile raises on damaged archives.
+# The errors that zipfile raises for damaged archives.
 _DAMAGE = (zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, RuntimeError, OverflowError, ValueError)
 
 
 def append_files(content: bytes, files: Mapping[str, bytes]) -> bytes:
-    """A TFLite file with other files behind it.
+    """Append files to a TFLite file.
 
-    They are stored as they are, because MediaPipe reads them in place, and dated alike, so that the same input gives
-    the same bytes.
+    They are stored uncompressed, because MediaPipe reads them in place, and have a fixed date, so that the same input
+    gives the same bytes.
     """
     buffer = io.BytesIO(content)
     buffer.seek(0, io.SEEK_END)
@@ -33,10 +33,10 @@ def append_files(content: bytes, files: Mapping[str, bytes]) -> bytes:
 
 
 def read_files(path_or_bytes: str | os.PathLike | bytes, max_bytes: Mapping[str, int]) -> dict[str, bytes]:
-    """Those of the named files that are behind a TFLite file; a ValueError for anything strange.
+    """Read the named files after a TFLite file; raise a ValueError for anything unexpected.
 
     Args:
-        path_or_bytes: The TFLite file. Of a path, only the end is read.
+        path_or_bytes: The TFLite file. With a path, only the end is read.
         max_bytes: The names of the files, and the most bytes that each may have.
     """
     with io.BytesIO(path_or_bytes) if isinstance(path_or_bytes, bytes) else open(path_or_bytes, "rb") as stream:
@@ -51,12 +51,12 @@ def read_files(path_or_bytes: str | os.PathLike | bytes, max_bytes: Mapping[str,
 
 
 def _check_end(stream: BinaryIO) -> None:
-    """Look at the archive's last record before zipfile does, which would list as many entries as it is told."""
+    """Check the archive's last record before zipfile does, which lists as many entries as the record claims."""
     stream.seek(4)
     if stream.read(4) != b"TFL3":
         raise ValueError("It is not a TFLite file, which has TFL3 at byte 4.")
     size = stream.seek(0, io.SEEK_END)
-    stream.seek(max(0, size - 42))  # the last record, and a locator of the large kind that may stand before it
+    stream.seek(max(0, size - 42))  # the last record, and a zip64 locator that may stand before it
     tail = stream.read(42)
     mark, *_, entries, directory_bytes, _, comment = struct.unpack("<4s4H2LH", tail[-22:].rjust(22, b"\0"))
     if mark != b"PK\5\6" or comment:
@@ -68,13 +68,13 @@ def _check_end(stream: BinaryIO) -> None:
 def _check_names(names: list[str]) -> None:
     strange = [name for name in names if name in ("", ".", "..") or set(name) & set("/\\:\0")]
     if strange or len(set(names)) != len(names):
-        raise ValueError(f"the names are {names}; expected plain names, each once.")
+        raise ValueError(f"The names are {names}; expected plain names, each once.")
 
 
 def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     entry = archive.getinfo(name)
     if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1 or entry.file_size != entry.compress_size:
-        raise ValueError(f"{name} is compressed or encrypted; expected it as it is.")
+        raise ValueError(f"{name} is compressed or encrypted; expected a stored file.")
     if entry.file_size > most:
         raise ValueError(f"{name} has {entry.file_size:,} bytes; expected at most {most:,}.")
     return archive.read(entry)

@@ -1,8 +1,8 @@
-"""The bytes of a `.tflite` file ⇄ what stands in them.
+"""Read what is in a `.tflite` file, and write a changed one.
 
-`describe` and `read_signatures` look at signatures, ops and tensor types without running or copying anything; `parse`
-and `serialize` are for code that changes a file (`file/parsed.py` has the types), and need the schema's generated
-classes. No TensorFlow and no interpreter. A file that is cut short or is something else is a `ValueError`.
+`describe` and `read_signatures` read signatures, ops and tensor types without running or copying anything. `parse` and
+`serialize` are for code that changes a file (`file/parsed.py` has the types); they need the schema's generated classes,
+but no TensorFlow and no interpreter. A file that is cut short or of another format raises a `ValueError`.
 """
 
 import struct
@@ -20,13 +20,13 @@ from export.file.parsed import TFLiteFile
 from export.file.tables import IDENTIFIER, FileTable, Table
 
 T = TypeVar("T")
-# What the generated readers raise when offsets lead nowhere.
+# The errors that the generated readers raise for invalid offsets.
 _BROKEN = (struct.error, LookupError, TypeError, ValueError, AttributeError, MemoryError, OverflowError)
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """Shape and type of an input or output; −1 is a length that is known at run time."""
+    """The shape and type of an input or output; −1 is a length that is known only at run time."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -34,7 +34,7 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Signature:
-    """A named way into a file."""
+    """A named function of a file, with its inputs and outputs."""
 
     name: str
     subgraph: int
@@ -44,7 +44,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class FileSummary:
-    """What a file is made of.
+    """The contents of a file.
 
     `ops` counts the ops of all signatures by name (custom ones by their own name), `bytes_by_type` the bytes of the
     constants.
@@ -59,7 +59,7 @@ class FileSummary:
 
 
 def describe(source: str | Path | bytes) -> FileSummary:
-    """Read a file, or its bytes.
+    """Describe a file, or its bytes.
 
     Example:
         >>> summary = describe("model.tflite")  # doctest: +SKIP
@@ -85,7 +85,7 @@ def describe(source: str | Path | bytes) -> FileSummary:
 
 
 def read_signatures(content: bytes) -> list[Signature]:
-    """The signatures of a file in the order of its subgraphs, one for each; an error where it has more or fewer.
+    """Read the signatures of a file in the order of its subgraphs; raise an error unless each has one.
 
     Example:
         >>> [signature.name for signature in read_signatures(content)]  # doctest: +SKIP
@@ -97,7 +97,7 @@ def read_signatures(content: bytes) -> list[Signature]:
         for signature in (_signature(root, table) for table in root.signatures):
             graph = root.subgraphs[signature.subgraph]
             if len(signature.inputs) != len(graph.inputs) or len(signature.outputs) != len(graph.outputs):
-                raise ValueError(f"signature {signature.name!r} has no name for some tensors of its subgraph")
+                raise ValueError(f"Signature {signature.name!r} has no name for some tensors of its subgraph")
             found[signature.subgraph] = signature
     except ValueError as error:
         raise _damaged(content, error) from None
@@ -110,16 +110,16 @@ def read_signatures(content: bytes) -> list[Signature]:
 
 
 def parse(source: str | Path | bytes) -> TFLiteFile:
-    """The file as the schema's mutable objects, every buffer inline."""
+    """Parse a file into the schema's mutable objects, with every buffer inline."""
     content = _content(source)
     try:
         file: TFLiteFile = schema().ModelT.InitFromObj(schema().Model.GetRootAs(content, 0))
         for buffer in file.buffers:
-            # Some writers store large buffers behind the flatbuffer, at an offset of the file.
+            # Some writers store large buffers after the flatbuffer, at an offset in the file.
             if buffer.offset > 1:
                 end = buffer.offset + buffer.size
                 if end > len(content):
-                    raise ValueError(f"a buffer ends at byte {end:,} of {len(content):,}")
+                    raise ValueError(f"A buffer ends at byte {end:,} of {len(content):,}")
                 buffer.data = np.frombuffer(content, np.uint8, buffer.size, buffer.offset)
                 buffer.offset = buffer.size = 0
     except _BROKEN as error:
@@ -128,16 +128,16 @@ def parse(source: str | Path | bytes) -> TFLiteFile:
 
 
 def serialize(file: TFLiteFile) -> bytes:
-    """The bytes of a parsed file, every buffer inline."""
+    """Write a parsed file to bytes, with every buffer inline."""
     builder = flatbuffers.Builder(1 << 20)
     builder.Finish(file.Pack(builder), file_identifier=IDENTIFIER)
     return bytes(builder.Output())
 
 
 def put_buffers_inline(content: bytes) -> bytes:
-    """The same file with no buffer behind the flatbuffer, so that a zip with metadata can be appended.
+    """Move buffers that are stored after the flatbuffer into it, so that a zip with metadata can be appended.
 
-    Files over 2 GB cannot be written so, which no BERT comes near.
+    Files over 2 GB cannot be written in this way.
     """
     content = _content(content)
     try:
@@ -148,7 +148,7 @@ def put_buffers_inline(content: bytes) -> bytes:
 
 
 def schema() -> ModuleType:
-    """The schema's classes, from LiteRT, or from TensorFlow where LiteRT is not installed."""
+    """The schema's classes, from LiteRT, or from TensorFlow if LiteRT is not installed."""
     try:
         from ai_edge_litert import schema_py_generated
     except ImportError:
@@ -157,7 +157,7 @@ def schema() -> ModuleType:
 
 
 def type_name(code: int) -> str:
-    """`FLOAT32` for 0, and so on."""
+    """The name of a tensor type, such as `FLOAT32` for 0."""
     return _names(schema().TensorType).get(code, f"TYPE_{code}")
 
 
@@ -176,7 +176,7 @@ def _damaged(source: str | Path | bytes, error: Exception) -> ValueError:
     return ValueError(f"{_name(source)} is damaged or cut short: {error}; copy or export it again.")
 
 
-# === Looking into a file ===
+# === Reading ===
 
 
 def _names(enum: type) -> dict[int, str]:
@@ -185,12 +185,12 @@ def _names(enum: type) -> dict[int, str]:
 
 def _at(items: Sequence[T], index: int, what: str) -> T:
     if not 0 <= index < len(items):
-        raise ValueError(f"it has {what} {index}, of {len(items)}")
+        raise ValueError(f"It has {what} {index}, of {len(items)}")
     return items[index]
 
 
 def _op_name(code: Table) -> tuple[str, bool]:
-    """Name, and whether it is a custom op. Old writers fill the 8-bit field alone, new ones both."""
+    """The name of an op, and whether it is custom. Old writers fill only the 8-bit field, new ones both."""
     builtin = max(code.number(3, "<i"), code.number(0, "<b"))
     if builtin == schema().BuiltinOperator.CUSTOM:
         return code.text(1), True
@@ -202,7 +202,7 @@ def _signature(root: FileTable, table: Table) -> Signature:
     graph = _at(root.subgraphs, subgraph, f"a signature {table.text(2)!r} of subgraph")
 
     def tensors(field: int, indices: tuple[int, ...]) -> dict[str, TensorInfo]:
-        """By the names that the signature gives them, in the order of the subgraph, which is not the signature's."""
+        """Tensors by their names in the signature, in the order of the subgraph, which may be another."""
         named = {entry.text(0): entry.number(1, "<I") for entry in table.tables(field)}
         order = {index: place for place, index in enumerate(indices)}
         return {
@@ -214,12 +214,12 @@ def _signature(root: FileTable, table: Table) -> Signature:
 
 
 def _tensor_info(tensor: Table) -> TensorInfo:
-    # A dimension that is open stands in shape_signature; where there is none, the shape is all.
+    # Dynamic dimensions are in shape_signature; if it is empty, the shape is fixed.
     return TensorInfo(tensor.numbers(7) or tensor.numbers(0), type_name(tensor.number(1, "<b")))
 
 
 def _constant_sizes(root: FileTable) -> dict[str, int]:
-    """Bytes of constants by type; a buffer that signatures share counts once."""
+    """The bytes of constants by type; a buffer that signatures share counts once."""
     types = {
         tensor.number(2, "<I"): type_name(tensor.number(1, "<b"))
         for graph in root.subgraphs

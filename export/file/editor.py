@@ -1,7 +1,7 @@
-"""Changing the graph of a `.tflite` file: new constants, tensors and ops, in the terms of the file's schema.
+"""Change the graph of a `.tflite` file: new constants, tensors and ops.
 
-A room of its own because three rewrites share it: tables, matrices, slices. Buffers belong to the file and tensors to a
-subgraph, and signatures share buffers: what is stored once must be rewritten once.
+Buffers belong to the file, tensors to a subgraph. Signatures share buffers, so a buffer that is stored once must be
+rewritten once.
 """
 
 import copy
@@ -14,11 +14,11 @@ from export.file.contents import schema
 from export.file.parsed import Operator, Quantization, Subgraph, Tensor, TFLiteFile
 
 NUMPY_TYPES = {"FLOAT32": np.float32, "INT32": np.int32}
-Scale = float | np.ndarray  # of a whole tensor, or of each of its rows
+Scale = float | np.ndarray  # one for the whole tensor, or one for each row
 
 
 class GraphEditor:
-    """One subgraph of a parsed file."""
+    """An editor of one subgraph of a parsed file."""
 
     def __init__(self, file: TFLiteFile, graph: Subgraph):
         self.file, self.graph = file, graph
@@ -44,12 +44,12 @@ class GraphEditor:
         return np.frombuffer(np.asarray(data, np.uint8).tobytes(), NUMPY_TYPES[dtype]).reshape(self.shape(index))
 
     def shape(self, index: int) -> list[int]:
-        """The shape of a tensor as it is stored, 1 where a size is known at run time alone."""
+        """The shape of a tensor as it is stored; 1 for sizes that are known only at run time."""
         shape = self.tensor(index).shape
         return [] if shape is None else [int(size) for size in shape]
 
     def extents(self, index: int) -> list[int]:
-        """The shape of a tensor, −1 where a size is known at run time alone."""
+        """The shape of a tensor; −1 for sizes that are known only at run time."""
         signature = self.tensor(index).shapeSignature
         return self.shape(index) if signature is None or not len(signature) else [int(size) for size in signature]
 
@@ -60,11 +60,11 @@ class GraphEditor:
     # === Writing ===
 
     def constant(self, name: str, array: np.ndarray, dtype: str, scale: Scale | None = None) -> int:
-        """A new constant; returns its tensor."""
+        """Add a constant; give its tensor."""
         return self.add_tensor(name, array.shape, dtype, self.buffer(array), scale=scale)
 
     def buffer(self, array: np.ndarray) -> int:
-        """New bytes in the file; returns their number."""
+        """Add bytes to the file; give their number."""
         buffer = self.schema.BufferT()
         buffer.data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
         self.file.buffers.append(buffer)
@@ -91,7 +91,7 @@ class GraphEditor:
     def operator(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], *, version: int = 1, options: Any = None
     ) -> Operator:
-        """A new operator, to be put into `graph.operators`. Its options are the schema's defaults unless given."""
+        """Make an operator, to be put into `graph.operators`. Its options are the schema's defaults unless given."""
         operator: Operator = self.schema.OperatorT()
         operator.opcodeIndex = self.opcode(name, version)
         operator.inputs, operator.outputs = np.array(inputs, np.int32), np.array(outputs, np.int32)
@@ -102,7 +102,7 @@ class GraphEditor:
         return operator
 
     def opcode(self, name: str, version: int) -> int:
-        """The number of an op and version in the file's list, added where it is not there yet."""
+        """The number of an op and version in the file's list; it is added if it is not there."""
         builtin = getattr(self.schema.BuiltinOperator, name)
         for index, code in enumerate(self.file.operatorCodes):
             if max(code.builtinCode, code.deprecatedBuiltinCode) == builtin and code.version == version:
@@ -113,7 +113,7 @@ class GraphEditor:
         return len(self.file.operatorCodes) - 1
 
     def retype(self, index: int, dtype: str, scale: Scale, *, buffer: int | None = None) -> None:
-        """Make a constant one of another type; its rows have the scales, or all of it the one."""
+        """Change the type of a constant; the scale is for all of it, or there is one for each row."""
         tensor = self.tensor(index)
         tensor.type = getattr(self.schema.TensorType, dtype)
         tensor.quantization = self._quantization(scale, 0)
@@ -129,9 +129,9 @@ class GraphEditor:
         scale: Scale | None = None,
         zero_point: int = 0,
     ) -> int:
-        """A new tensor; one with a buffer is a constant. `signature` is the shape with −1 for unknown sizes."""
+        """Add a tensor; one with a buffer is a constant. `signature` is the shape with −1 for unknown sizes."""
         tensor: Tensor = self.schema.TensorT()
-        tensor.name = f"{name}_{len(self.graph.tensors)}"  # names must differ: calibrators and viewers go by them
+        tensor.name = f"{name}_{len(self.graph.tensors)}"  # names must differ, because calibrators and viewers use them
         tensor.shape = np.array(shape, np.int32)
         tensor.shapeSignature = None if signature is None else np.array(signature, np.int32)
         tensor.type, tensor.buffer = getattr(self.schema.TensorType, dtype), buffer
@@ -153,7 +153,7 @@ def editors(file: TFLiteFile) -> list[GraphEditor]:
 
 
 def drop_unused(file: TFLiteFile) -> None:
-    """Empty the buffers that nothing refers to any more."""
+    """Empty the buffers that nothing uses any more."""
     used = {tensor.buffer for graph in file.subgraphs for tensor in graph.tensors}
     used |= {entry.buffer for entry in file.metadata or ()}
     for index, buffer in enumerate(file.buffers):
@@ -162,7 +162,7 @@ def drop_unused(file: TFLiteFile) -> None:
 
 
 def share_equal_buffers(file: TFLiteFile) -> None:
-    """Store once what several constants have in common: a table that is looked up and multiplied with, for one."""
+    """Store equal constants once, such as a table that is both looked up and multiplied with."""
     first: dict[bytes, int] = {}
     same = {
         index: first.setdefault(np.asarray(buffer.data, np.uint8).tobytes(), index)

@@ -1,7 +1,6 @@
-"""A `.tflite` file, or its bytes → LiteRT's interpreter.
+"""Open LiteRT's interpreter for a `.tflite` file or its bytes.
 
-A room of its own because LiteRT is an extra: it is imported here alone, late, and what is missing or damaged is said in
-one way. No TensorFlow.
+LiteRT is an extra and is imported only here, when it is needed. No TensorFlow.
 """
 
 import os
@@ -19,13 +18,13 @@ def open_interpreter(
     keep_tensors: bool = False,
     custom_ops: Sequence[Any] = (),
 ) -> Any:
-    """LiteRT's `Interpreter` of a file that may come from anywhere. Nothing is run or allocated yet.
+    """Open LiteRT's `Interpreter` for a file, which may come from anywhere. Nothing is run or allocated yet.
 
     Args:
         source: The file, which is read in place, or its bytes.
-        num_threads: How many threads it runs with.
-        keep_tensors: Whether all tensors can be looked at after a run, for calibration.
-        custom_ops: What registers ops that LiteRT does not build in.
+        num_threads: The number of threads.
+        keep_tensors: Whether all tensors can be read after a run, for calibration.
+        custom_ops: Registerers of ops that LiteRT does not build in.
 
     Example:
         >>> open_interpreter("model.tflite").get_signature_list()  # doctest: +SKIP
@@ -39,7 +38,7 @@ def open_interpreter(
     where = {"model_content": source} if isinstance(source, bytes) else {"model_path": str(source)}
     try:
         with warnings.catch_warnings():
-            # It warns that keeping all tensors is for debugging; looking at them is what calibration is.
+            # It warns that keeping all tensors is for debugging; calibration needs them.
             warnings.filterwarnings("ignore", message=".*experimental_preserve_all_tensors", category=UserWarning)
             options = {**where, "num_threads": num_threads, "experimental_preserve_all_tensors": keep_tensors}
             if custom_ops:

@@ -1,20 +1,18 @@
-"""Vocabulary, labels and settings inside the `.tflite` file, so that one file is all that an app needs.
+"""Add vocabulary, labels and settings to a `.tflite` file, so that one file is all that an app needs.
 
-`add_metadata` takes a converted file and gives the same file with what MediaPipe's `TextClassifier` and `TextEmbedder`,
-the Task Library's `BertNLClassifier` and `BertQuestionAnswerer`, and our own runtime (by `file/metadata_reader.py`)
-read. A room of its own because it is the one place that knows how these libraries find things in a file. What each of
-them asks of the graph:
+`add_metadata` adds what MediaPipe's `TextClassifier` and `TextEmbedder`, the Task Library's `BertNLClassifier` and
+`BertQuestionAnswerer`, and our own runtime (`file/metadata_reader.py`) read. What each of them needs in the graph:
 
 | library | graph |
 |---|---|
 | MediaPipe, both | one subgraph, so one signature: a fixed length or a dynamic one (which it never cuts) |
-| `TextClassifier` | one output, `probabilities` `[1, C]`: scores are shown as they come, so softmax is in the graph |
-| `TextEmbedder` | one output, `embedding` `[1, H]`: pooled |
+| `TextClassifier` | one output, `probabilities` `[1, C]`: scores are shown unchanged, so softmax is in the graph |
+| `TextEmbedder` | one output, `embedding` `[1, H]`, pooled |
 | `BertNLClassifier` | one fixed length; one output, `probabilities`; float32 or float16: no op newer than its runtime |
 | `BertQuestionAnswerer` | length 384; outputs `start_logits` and `end_logits`, `[1, 384]` each; float32 or float16 |
 
-They all lowercase ASCII and split by a simpler tokenizer than BERT's; `benchmarks/mediapipe_tokenizer.py` says how far
-it differs and what to do.
+They all lowercase ASCII and use a simpler tokenizer than BERT's; `benchmarks/mediapipe_tokenizer.py` measures the
+difference.
 """
 
 import json
@@ -29,7 +27,7 @@ from export.file.metadata_reader import FORMAT, LABELS, MAX_BYTES, TASK, VOCABUL
 if TYPE_CHECKING:
     from keras_bert.tasks.base.task import Task
 
-# What the libraries call our inputs and outputs; other names stay as they are.
+# The names of our inputs and outputs in these libraries; other names do not change.
 _INPUTS = {
     "token_ids": ("ids", "Token ids: [CLS], the text, [SEP], padding."),
     "segment_ids": ("segment_ids", "0 for the first text, 1 for the second."),
@@ -42,19 +40,21 @@ _OUTPUTS = {
     "token_logits": ("token_logits", "For each token, how well each tag fits."),
     "embedding": ("embedding", "The vector of the text."),
 }
-# The outputs whose last axis has a value for each label; of several, the first alone.
+# The outputs whose last axis has a value for each label; only the first that a file has.
 _LABELLED = ("probabilities", "token_logits")
 
 
 def describe_task(task: "Task") -> dict[str, Any]:
-    """The arguments of `add_metadata` that a task knows.
+    """The arguments of `add_metadata` that are known from a task.
 
     Example:
         >>> content = add_metadata(content, **describe_task(classifier))  # doctest: +SKIP
     """
     tokenizer = task.tokenizer
     if tokenizer.unknown_token != "[UNK]":
-        raise ValueError(f"The unknown token is {tokenizer.unknown_token!r}; readers of metadata expect '[UNK]'.")
+        raise ValueError(
+            f"The unknown token is {tokenizer.unknown_token!r}; expected '[UNK]', as readers of metadata do."
+        )
     return {
         "task": task.name,
         "kind": getattr(task, "kind", None),
@@ -70,21 +70,21 @@ def describe_task(task: "Task") -> dict[str, Any]:
 
 
 def _named_tokens(vocabulary: Sequence[str]) -> list[str]:
-    """A vocabulary in which every token has a name: some real ones have an empty line, which readers would skip.
+    """A vocabulary without empty tokens: some real ones have an empty line, which readers would skip.
 
-    No text is ever split into an empty token, nor into one that looks like this.
+    No text is split into an empty token, nor into one that looks like its replacement.
     """
     return [token or f"[unused-{index}]" for index, token in enumerate(vocabulary)]
 
 
 def task_settings(task: "Task") -> dict[str, Any]:
-    """What a task was told, as its own directory has it and as its file will.
+    """The settings of a task, as in its directory and in its file.
 
     Example:
         >>> task_settings(classifier)  # doctest: +SKIP
         {'sequence_length': 128, 'long_texts': 'cut'}
     """
-    own = {name: value for name, value in task.settings().items() if name != "kind"}  # that has its own place
+    own = {name: value for name, value in task.settings().items() if name != "kind"}  # which has its own entry
     return {"sequence_length": task.sequence_length, "long_texts": task.long_texts, **own}
 
 
@@ -101,9 +101,9 @@ def add_metadata(
     name: str = "BERT",
     description: str = "",
 ) -> bytes:
-    """The same TFLite file with metadata and the files that go with it.
+    """Add metadata, and the files that belong to it, to a TFLite file.
 
-    Lengths and names are read from the file's signatures. The weights are not touched.
+    Lengths and names are read from the file's signatures. The weights are not changed.
 
     Args:
         content: The bytes of a file with a signature for each subgraph and all buffers inline.
@@ -112,8 +112,8 @@ def add_metadata(
         tokenizer: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`.
         labels: The names of the classes in the order of the outputs.
         kind: The task's kind. `"single_label"` and `"multi_label"` need an output named `probabilities`.
-        settings: What else our own runtime needs; anything that JSON can say.
-        output_notes: What outputs mean, in a sentence, by their names in the graph; for people.
+        settings: Other settings for our own runtime, as plain values.
+        output_notes: The meaning of outputs in a sentence, by their names in the graph; for people.
         name: The name of the model, for people.
         description: What it does, for people.
 
@@ -145,13 +145,13 @@ def add_metadata(
     if labels is not None:
         files[LABELS] = _join(labels)
     _check_sizes(files)
-    parse_files(files)  # what cannot be read again is an error now
+    parse_files(files)  # raises an error now for what cannot be read again
     subgraphs = [_describe_subgraph(signature, labels, output_notes or {}) for signature in signatures]
     return append_files(schema.insert_metadata(content, schema.model_metadata(name, description, subgraphs)), files)
 
 
 def _check_lines(what: str, lines: Sequence[str]) -> None:
-    """The files have one entry a line, and readers skip lines that are empty."""
+    """Check that each entry fits on a line and is not empty, because readers skip empty lines."""
     for index, line in enumerate(lines):
         if not isinstance(line, str) or not line or "\n" in line or line.endswith("\r"):
             raise ValueError(f"{what} has {line!r} at {index}; expected text that fits on a line and is not empty.")
@@ -161,8 +161,8 @@ def _check_sizes(files: Mapping[str, bytes]) -> None:
     for name, data in files.items():
         if len(data) > MAX_BYTES[name]:
             raise ValueError(
-                f"{name} would have {len(data):,} bytes; readers take {MAX_BYTES[name]:,}. Leave out what is long "
-                "in settings or vocabulary."
+                f"{name} would have {len(data):,} bytes; readers take at most {MAX_BYTES[name]:,}. Shorten the "
+                "settings or the vocabulary."
             )
 
 
@@ -182,17 +182,17 @@ def _check_outputs(signature: Signature, labels: Sequence[str] | None, kind: str
 
 
 def _find_labelled(signature: Signature) -> str | None:
-    """The output whose classes have names, if there is one."""
+    """The output with a value for each label, if there is one."""
     return next((name for name in _LABELLED if name in signature.outputs), None)
 
 
 def _takes_rows(signature: Signature) -> bool:
-    """Whether it is the way in for texts; a writer's graph for the next token goes on with what another has read."""
+    """Whether a signature takes texts. A writer's graph for the next token continues what another has read."""
     return "target_mask" not in signature.inputs
 
 
 def _length(signature: Signature) -> int | None:
-    """The number of tokens that a signature takes; None where it is open."""
+    """The number of tokens that a signature takes; `None` if it is dynamic."""
     shapes = {tensor.shape for name, tensor in signature.inputs.items() if name in _INPUTS}
     if not shapes:
         return None  # raw strings

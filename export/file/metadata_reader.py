@@ -1,7 +1,7 @@
-"""A `.tflite` file → what it says of itself: vocabulary, labels and settings.
+"""Read vocabulary, labels and settings from a `.tflite` file.
 
-Takes a file that nobody vouches for, gives `FileMetadata`; whatever is wrong in it is a `ValueError`. A room of its own
-because it is what the device reads, and no more: `file/metadata.py` puts it there. Standard library alone.
+The file may come from anywhere: anything wrong in it raises a `ValueError`. `file/metadata.py` writes what is read
+here. Only the standard library is needed.
 """
 
 import json
@@ -12,10 +12,10 @@ from typing import Any
 from export.file.archive import read_files
 
 VOCABULARY, LABELS, TASK = "vocab.txt", "labels.txt", "keras_bert_task.json"
-FORMAT = 1  # of keras_bert_task.json
+FORMAT = 1  # the format of keras_bert_task.json
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
-# A file is read only within these bounds; a real vocabulary has 0.2 to 1 MB, the settings of a large CRF as much.
+# Larger files are refused; real vocabularies and settings are much smaller.
 MAX_BYTES = {TASK: 4 << 20, LABELS: 1 << 20, VOCABULARY: 16 << 20}
 _MAX_LINES = 1_000_000
 _MAX_LENGTH = 1 << 16
@@ -23,7 +23,7 @@ _MAX_LENGTH = 1 << 16
 
 @dataclass(frozen=True)
 class FileMetadata:
-    """What a `.tflite` file says of itself.
+    """The metadata of a `.tflite` file.
 
     Attributes:
         name: The name of the model.
@@ -35,7 +35,7 @@ class FileMetadata:
         tokenizer: `do_lower_case`, `strip_accents` and `tokenize_chinese_chars`.
         signatures: The length of each signature, by its key, shortest first; `None` is a dynamic length.
         outputs: The names of the outputs in the signatures.
-        settings: What else the task needs: `sequence_length`, `long_texts`, and what its `settings` say.
+        settings: Other settings of the task: `sequence_length`, `long_texts`, and those of `task.settings()`.
     """
 
     name: str
@@ -56,7 +56,7 @@ class FileMetadata:
 
 
 def read_metadata(path_or_bytes: str | os.PathLike | bytes) -> FileMetadata:
-    """What a `.tflite` file says of itself. The file may come from anywhere: whatever is wrong in it is a ValueError.
+    """Read the metadata of a `.tflite` file, which may come from anywhere. Anything wrong raises a ValueError.
 
     Example:
         >>> metadata = read_metadata("sentiment.tflite")  # doctest: +SKIP
@@ -71,10 +71,10 @@ def read_metadata(path_or_bytes: str | os.PathLike | bytes) -> FileMetadata:
 
 
 def parse_files(files: dict[str, bytes]) -> FileMetadata:
-    """The files behind a TFLite file, checked and put together."""
+    """Parse and check the files after a TFLite file."""
     missing = [name for name in (TASK, VOCABULARY) if name not in files]
     if missing:
-        raise ValueError(f"it has no {' and no '.join(missing)}; expected a file that export.convert wrote.")
+        raise ValueError(f"It has no {' and no '.join(missing)}; expected a file that export.convert wrote.")
     about = json.loads(files[TASK].decode("utf-8"))
     _check_about(about)
     vocabulary = _split(files[VOCABULARY], VOCABULARY)
@@ -89,7 +89,7 @@ def parse_files(files: dict[str, bytes]) -> FileMetadata:
 
 
 def check_special_tokens(vocabulary: tuple[str, ...]) -> None:
-    """An error where a vocabulary lacks a token that every row needs."""
+    """Raise an error if a vocabulary lacks a token that every row needs."""
     missing = [token for token in _SPECIAL_TOKENS if token not in vocabulary]
     if missing:
         raise ValueError(f"The vocabulary has no {', '.join(missing)}; expected all of {', '.join(_SPECIAL_TOKENS)}.")
@@ -98,10 +98,10 @@ def check_special_tokens(vocabulary: tuple[str, ...]) -> None:
 def _split(content: bytes, name: str) -> tuple[str, ...]:
     if content.count(b"\n") > _MAX_LINES:
         raise ValueError(f"{name} has more than {_MAX_LINES:,} lines.")
-    # Not splitlines(): real vocabularies have tokens such as U+2028 that it takes for line ends.
+    # Not splitlines(): real vocabularies have tokens such as U+2028, which it takes for a line end.
     lines = tuple(content.decode("utf-8").removesuffix("\n").split("\n"))
     if "" in lines or len(set(lines)) != len(lines):
-        raise ValueError(f"{name} has an empty line or one that is there twice.")
+        raise ValueError(f"{name} has an empty line, or the same line twice.")
     return lines
 
 

@@ -1,8 +1,7 @@
-"""The flatbuffer side of metadata: a table more in a `.tflite` file.
+"""Write the metadata table of a `.tflite` file, in the format of MediaPipe and the Task Library.
 
-Takes the bytes of a TFLite file, gives the same file with a `TFLITE_METADATA` buffer; and builds the `ModelMetadata`
-table that MediaPipe and the Task Library read. A room of its own because it knows the numbers of fields in the metadata
-schema, and nothing else does. `flatbuffers` alone, no TensorFlow.
+`insert_metadata` adds a `TFLITE_METADATA` buffer to the bytes of a file; `model_metadata` builds the `ModelMetadata`
+table. Only this module knows the field numbers of the metadata schema. It needs `flatbuffers`, but no TensorFlow.
 """
 
 from collections.abc import Sequence
@@ -13,15 +12,15 @@ import flatbuffers
 from export.file.tables import IDENTIFIER, FileTable
 
 METADATA_NAME = "TFLITE_METADATA"
-# BertTokenizerOptions came with this version of the metadata schema; older readers say so instead of guessing.
+# BertTokenizerOptions came with this version of the metadata schema; older readers refuse the file.
 MIN_PARSER_VERSION = "1.1.0"
 _METADATA_IDENTIFIER = b"M001"
-_ALIGNMENT = 64  # weights are aligned to 16 bytes; a multiple of it keeps every offset in the old file as it is
+_ALIGNMENT = 64  # weights are aligned to 16 bytes; a multiple keeps all offsets of the old file valid
 
-# What stands in the root table past the eighth field is about other files.
+# The fields of the root table after the eighth are about other files.
 _FILE_FIELDS = 8
 
-# Of the metadata schema's enums.
+# Values of the metadata schema's enums.
 AXIS_LABELS, VOCABULARY = 2, 5
 _BERT_TOKENIZER = 4
 
@@ -30,23 +29,23 @@ _BERT_TOKENIZER = 4
 
 
 def insert_metadata(content: bytes, metadata: bytes) -> bytes:
-    """The same file with a `TFLITE_METADATA` buffer.
+    """Add a `TFLITE_METADATA` buffer to a file.
 
-    Flatbuffers are built from their end to their beginning, and offsets point forwards. So the old file becomes the
-    end of a new one, untouched, behind a new root that points into it: no weight is parsed, and no field gets lost.
+    Flatbuffers are built from their end to their beginning, and offsets point forwards. So the old file becomes the end
+    of a new one, unchanged, after a new root that points into it. No weight is parsed, and no field is lost.
     """
     root = FileTable(content)
     _check_insertable(root)
     builder = flatbuffers.Builder(len(content) + len(metadata) + (1 << 16))
     builder.Prep(_ALIGNMENT, len(content))
     _place(builder, content)
-    end = builder.Offset()  # the builder counts from the end: what stood at byte p is now at end − p
+    end = builder.Offset()  # the builder counts from the end: byte p of the old file is now at end − p
 
     buffers, entries = ([end - table.position for table in root.tables(slot)] for slot in (root.BUFFERS, root.METADATA))
     builder.StartVector(1, len(metadata), 16)
     _place(builder, metadata)
     buffers.append(_write_table(builder, {0: _Offset(builder.EndVector())}))
-    # The number of the buffer is the one field that is no byte; 0 would be the empty buffer that every file has.
+    # The number of the buffer is the only field that is not a byte; 0 would be the empty buffer of every file.
     name = builder.CreateString(METADATA_NAME)
     builder.StartObject(2)
     builder.PrependUOffsetTRelativeSlot(0, name, 0)
@@ -66,13 +65,15 @@ def insert_metadata(content: bytes, metadata: bytes) -> bytes:
 
 def _check_insertable(root: FileTable) -> None:
     if any(len(root.vector(slot)) for slot in range(_FILE_FIELDS, root.num_fields)):
-        raise ValueError("The weights are in files of their own; an app needs them in one. Convert without that.")
+        raise ValueError(
+            "The weights are in separate files; an app needs them in one file. Convert it without external weights."
+        )
     if METADATA_NAME in [entry.text(0) for entry in root.tables(root.METADATA)]:
         raise ValueError("The file has metadata already; add metadata to the file as the converter wrote it.")
     for number, buffer in enumerate(root.buffers):
         if buffer.number(1, "<Q") > 1 or buffer.number(2, "<Q") > 1:
             raise ValueError(
-                f"Buffer {number} is stored behind the flatbuffer, as ai-edge-quantizer does, at an offset that "
+                f"Buffer {number} is stored after the flatbuffer, as ai-edge-quantizer does, at an offset that "
                 "metadata would shift; put the buffers inline first."
             )
 
@@ -81,7 +82,7 @@ def _check_insertable(root: FileTable) -> None:
 
 
 class _Offset(int):
-    """Something that the builder has written already."""
+    """The offset of something that the builder has written already."""
 
 
 def _place(builder: flatbuffers.Builder, content: bytes) -> None:
@@ -97,7 +98,7 @@ def _write_vector(builder: flatbuffers.Builder, offsets: Sequence[int]) -> int:
 
 
 def _write_table(builder: flatbuffers.Builder, table: dict[int, Any]) -> int:
-    """A table from a dictionary: number of the field → text, table, list of tables, or the number of an enum."""
+    """Write a table from a dictionary of field numbers: text, table, list of tables, or the number of an enum."""
     writers = {
         str: builder.CreateString,
         dict: lambda value: _write_table(builder, value),
@@ -115,17 +116,17 @@ def _write_table(builder: flatbuffers.Builder, table: dict[int, Any]) -> int:
 
 
 def associated_file(name: str, description: str, kind: int) -> dict:
-    """`AssociatedFile`: a file in the archive behind the flatbuffer."""
+    """`AssociatedFile`: a file in the archive after the flatbuffer."""
     return {0: name, 1: description, 2: kind}
 
 
 def tensor(name: str, description: str, files: Sequence[dict] = ()) -> dict:
-    """`TensorMetadata`: what an input or output is called, and the files that go with it."""
+    """`TensorMetadata`: the name of an input or output, and the files that belong to it."""
     return {0: name, 1: description} | ({6: list(files)} if files else {})
 
 
 def subgraph(name: str, inputs: list[dict], outputs: list[dict], *, vocabulary: dict | None) -> dict:
-    """`SubGraphMetadata`: a graph's tensors, and BERT's tokenizer before it where there is a vocabulary."""
+    """`SubGraphMetadata`: a graph's tensors, with BERT's tokenizer if there is a vocabulary."""
     table = {0: name, 2: inputs, 3: outputs}
     return table | ({5: [{0: _BERT_TOKENIZER, 1: {0: [vocabulary]}}]} if vocabulary else {})
 

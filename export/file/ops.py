@@ -1,7 +1,7 @@
-"""Which ops a `.tflite` file needs, and how much of it the CPU delegate takes.
+"""List the ops of a `.tflite` file, and count its XNNPACK partitions.
 
-Every LiteRT build runs the built-in ops; a Flex op needs TensorFlow on the phone, a custom one somebody's library. A
-graph that XNNPACK takes as one partition runs from the first layer to the last without handing tensors back and forth.
+Every LiteRT runs the built-in ops. A Flex op needs TensorFlow on the device, a custom op needs another library. A graph
+that XNNPACK takes as one partition runs without handing tensors back and forth.
 """
 
 import copy
@@ -19,9 +19,9 @@ class OpAudit:
     """The ops of a file.
 
     Args:
-        ops: How many of each, over all signatures.
-        custom_ops: The names of those that are not built in, Flex ops among them.
-        partitions: For each signature, the XNNPACK partitions; empty where they were not counted.
+        ops: The number of each op, over all signatures.
+        custom_ops: The names of ops that are not built in, including Flex ops.
+        partitions: The XNNPACK partitions of each signature; empty if they were not counted.
     """
 
     ops: Mapping[str, int]
@@ -29,7 +29,7 @@ class OpAudit:
     partitions: Mapping[str, int]
 
     def check(self, *, allowed: Collection[str] = ()) -> None:
-        """An error that names the ops which a stock runtime lacks, but for the `allowed` ones."""
+        """Raise an error that names the ops which a stock runtime lacks, except the `allowed` ones."""
         if foreign := [name for name in self.custom_ops if name not in allowed]:
             raise ValueError(
                 f"The file needs {', '.join(foreign)}, which LiteRT does not build in; "
@@ -47,7 +47,7 @@ def audit_ops(source: str | Path | bytes, *, count_partitions: bool = False) -> 
 
     Args:
         source: The file, or its bytes.
-        count_partitions: Whether to build an interpreter for each signature and count what XNNPACK takes; needs LiteRT.
+        count_partitions: Whether to count XNNPACK's partitions with an interpreter for each signature; needs LiteRT.
 
     Example:
         >>> audit = audit_ops("model.tflite", count_partitions=True)  # doctest: +SKIP
@@ -65,7 +65,7 @@ def audit_ops(source: str | Path | bytes, *, count_partitions: bool = False) -> 
 
 
 def _count_partitions(file: TFLiteFile, subgraph: int) -> int:
-    # The interpreter lists the nodes of its first subgraph alone.
+    # The interpreter lists only the nodes of its first subgraph.
     alone = copy.copy(file)
     alone.subgraphs, alone.signatureDefs = [file.subgraphs[subgraph]], []
     interpreter = open_interpreter(serialize(alone))

@@ -1,7 +1,7 @@
-"""The types of a parsed `.tflite` file: what `parse` gives, the rewrites change in place and `serialize` writes.
+"""The types of a parsed `.tflite` file, which `parse` gives, rewrites change in place, and `serialize` writes.
 
-The objects are those of the schema's generated classes (`ModelT`, `SubGraphT`, …), which have no types of their own.
-Here are the fields that this package reads and writes, under the names of the schema.
+The objects are of the schema's generated classes (`ModelT`, `SubGraphT`, …), which have no type hints. These protocols
+have the fields that this package uses, with the names of the schema.
 """
 
 from typing import Any, Protocol
@@ -11,7 +11,7 @@ import numpy as np
 
 
 class Buffer(Protocol):
-    """The bytes of a constant, which tensors share by its number; `offset` is set where they are behind the file."""
+    """The bytes of a constant, which tensors share by its number; `offset` is set if they are stored after the file."""
 
     data: np.ndarray | None
     offset: int
@@ -19,7 +19,7 @@ class Buffer(Protocol):
 
 
 class OperatorCode(Protocol):
-    """An op and its version. Old writers fill the 8-bit field alone, new ones both."""
+    """An op and its version. Old writers fill only the 8-bit field, new ones both."""
 
     builtinCode: int
     deprecatedBuiltinCode: int
@@ -37,7 +37,7 @@ class Quantization(Protocol):
 class Tensor(Protocol):
     """A tensor of a graph; one with a buffer that has data is a constant.
 
-    `shape` has 1 for a size that is known at run time alone, and `shapeSignature` −1. A scalar may have no shape.
+    For a size that is known only at run time, `shape` has 1 and `shapeSignature` −1. A scalar may have no shape.
     """
 
     name: bytes | str | None
@@ -84,4 +84,4 @@ class TFLiteFile(Protocol):
     signatureDefs: list[Any] | None
 
     def Pack(self, builder: flatbuffers.Builder) -> int:
-        """Write it into a flatbuffer; returns where it begins."""
+        """Write it into a flatbuffer; give its position."""

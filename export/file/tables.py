@@ -1,28 +1,25 @@
-"""The bytes of a flatbuffer → its tables, numbers and texts, every offset checked against the end of the file.
+"""Read the tables, numbers and texts of a flatbuffer, with every offset checked against the end of the file.
 
-Takes a file that may come from anywhere, gives `Table` values; what leads outside of it, and what is more to read than
-a graph has, is a `ValueError`. A room of its own because everything that looks into a `.tflite` file without changing
-it reads with this: the generated classes of the schema trust every offset, and loading them takes longer than a cold
-start may. Standard library alone.
+The file may come from anywhere: an offset outside of it, or more to read than a graph has, raises a `ValueError`. The
+schema's generated classes do not check offsets, and take long to import. Only the standard library is needed.
 """
 
 import mmap
 import struct
 from functools import cached_property
 
-IDENTIFIER = b"TFL3"  # of a TFLite file
+IDENTIFIER = b"TFL3"  # marks a TFLite file
 Content = bytes | mmap.mmap
-# What may be read of a file: a hundred times what MiniLM has. A table counts for what it is in Python, and stands in a
-# list for four bytes, so that a small file with all its lists read twice is within the bound as well.
+# The most bytes to read of a file's graph, far more than a real one has. A table counts by its size in Python and takes
+# four bytes in a list, so that the limit of a small file allows to read all its lists twice.
 _MOST_READ, _BYTES_OF_A_TABLE = 1 << 26, 256
 _MOST_READ_OF_A_BYTE = 2 * _BYTES_OF_A_TABLE // 4
 
 
 class Allowance:
-    """How many bytes of a file's graph may still be read.
+    """Counts how many bytes of a file's graph may still be read.
 
-    A thousand entries of a flatbuffer may point at the same bytes: a file of a megabyte is then gigabytes to whoever
-    follows them all.
+    Many entries of a flatbuffer may point to the same bytes, so that a small file could take gigabytes to read.
 
     Args:
         size: The bytes of the file.
@@ -32,7 +29,7 @@ class Allowance:
         self._most = self._left = min(_MOST_READ, _MOST_READ_OF_A_BYTE * size)
 
     def take(self, size: int) -> None:
-        """An error where it is used up."""
+        """Use some of it; raise an error if it is used up."""
         self._left -= size
         if self._left < 0:
             raise ValueError(
@@ -41,12 +38,12 @@ class Allowance:
 
 
 class Table:
-    """A table of a flatbuffer. Fields are called by their number in the schema.
+    """A table of a flatbuffer. Fields have the numbers of the schema.
 
     Args:
         data: The file: bytes, or a map of it.
         position: Where the table begins.
-        allowance: How much may be read from here on; what a table leads to shares its own.
+        allowance: How much may still be read; tables inside of this one share it.
 
     Example:
         >>> data = struct.pack("<I4sHHHHi", 12, b"TFL3", 6, 8, 4, 0, 8) + struct.pack("<I", 3)
@@ -57,21 +54,21 @@ class Table:
     def __init__(self, data: Content, position: int, allowance: Allowance | None = None):
         self.data, self.position = data, position
         self.allowance = Allowance(len(data)) if allowance is None else allowance
-        self._fields = position - _number("<i", data, position)  # the list of where the fields are
+        self._fields = position - _number("<i", data, position)  # the position of the field list
         self.num_fields = (_number("<H", data, self._fields) - 4) // 2
 
     def place(self, field: int) -> int | None:
-        """Where a field stands, or `None` where it has its default."""
+        """The position of a field, or `None` if it has its default."""
         offset = _number("<H", self.data, self._fields + 4 + 2 * field) if field < self.num_fields else 0
         return self.position + offset if offset else None
 
     def number(self, field: int, layout: str, default: int = 0) -> int:
-        """A number; `layout` as for `struct`."""
+        """Read a number; `layout` as for `struct`."""
         position = self.place(field)
         return default if position is None else _number(layout, self.data, position)
 
     def target(self, field: int) -> int | None:
-        """What an offset points to, or `None`."""
+        """The position that an offset points to, or `None`."""
         position = self.place(field)
         return None if position is None else position + _number("<I", self.data, position)
 
@@ -85,11 +82,11 @@ class Table:
         return range(start + 4, start + 4 + count * item_size, item_size)
 
     def numbers(self, field: int) -> tuple[int, ...]:
-        """A vector of int32."""
+        """Read a vector of int32."""
         return self._unpack(self.vector(field), "i")
 
     def long_numbers(self, field: int) -> tuple[int, ...]:
-        """A vector of int64."""
+        """Read a vector of int64."""
         return self._unpack(self.vector(field, item_size=8), "q")
 
     def _unpack(self, places: range, letter: str) -> tuple[int, ...]:
@@ -97,29 +94,29 @@ class Table:
         return struct.unpack_from(f"<{len(places)}{letter}", self.data, places.start) if places else ()
 
     def table(self, field: int) -> "Table | None":
-        """A table, or `None`."""
+        """Read a table, or `None`."""
         position = self.target(field)
         return None if position is None else Table(self.data, position, self.allowance)
 
     def tables(self, field: int) -> list["Table"]:
-        """A vector of tables."""
+        """Read a vector of tables."""
         places = self.vector(field)
         self.allowance.take(len(places) * _BYTES_OF_A_TABLE)
         return [Table(self.data, item + _number("<I", self.data, item), self.allowance) for item in places]
 
     def raw_text(self, field: int) -> bytes:
-        """A string as it stands in the file."""
+        """Read a string as bytes."""
         characters = self.vector(field, item_size=1)
         self.allowance.take(len(characters))
         return self.data[characters.start : characters.stop]
 
     def text(self, field: int) -> str:
-        """A string; what is not UTF-8 in it becomes U+FFFD."""
+        """Read a string; invalid UTF-8 becomes U+FFFD."""
         return self.raw_text(field).decode("utf-8", "replace")
 
 
 class FileTable(Table):
-    """The root of a TFLite file, which the schema calls `Model`, with the parts that readers ask for."""
+    """The root table of a TFLite file, `Model` in the schema."""
 
     VERSION, OPERATOR_CODES, SUBGRAPHS, BUFFERS, METADATA, SIGNATURES = 0, 1, 2, 4, 6, 7
 
@@ -130,7 +127,7 @@ class FileTable(Table):
 
     @cached_property
     def operator_codes(self) -> list[Table]:
-        """Which ops there are."""
+        """The ops of the file."""
         return self.tables(self.OPERATOR_CODES)
 
     @cached_property
@@ -145,7 +142,7 @@ class FileTable(Table):
 
     @cached_property
     def signatures(self) -> list[Table]:
-        """The named ways in."""
+        """The signatures."""
         return self.tables(self.SIGNATURES)
 
 
@@ -154,12 +151,12 @@ class GraphTable(Table):
 
     @cached_property
     def tensors(self) -> list[Table]:
-        """Its tensors; inputs and outputs are their numbers."""
+        """Its tensors; inputs and outputs are numbers of them."""
         return self.tables(0)
 
     @cached_property
     def operators(self) -> list[Table]:
-        """Its ops, in the order of their run."""
+        """Its ops, in the order of execution."""
         return self.tables(3)
 
     @property

@@ -1,8 +1,7 @@
-"""What quantization-aware training learned ⇄ the numbers of each matrix in a file.
+"""Convert between what quantization-aware training learned and the numbers of each matrix in a file.
 
-Takes the ranges that a task keeps (`task.quantization`), gives the integers, scales and factors of its matrices; and
-says whether they belong to the task's weights and to the recipe. A room of its own because training writes these
-numbers and the converter reads them: the names stand here alone.
+Takes the ranges that a task keeps (`task.quantization`) and gives the integers, scales and factors of its matrices.
+Also checks that the ranges belong to the task's weights and to the recipe.
 """
 
 import zlib
@@ -24,7 +23,7 @@ from keras_bert.tasks.base.task import Task
 
 @dataclass(frozen=True)
 class StaticNumbers:
-    """How a product is done in integers, in and out; as in `StaticLayer`, without the matrix."""
+    """The numbers of a product with integer inputs and outputs; as in `StaticLayer`, without the matrix."""
 
     input_factors: np.ndarray | None
     input_scale: tuple[float, int]
@@ -34,7 +33,7 @@ class StaticNumbers:
 
 @dataclass(frozen=True)
 class DynamicNumbers:
-    """How the matrix of a dynamic product is stored; the scales of 8 bits follow from the weights."""
+    """How the matrix of a dynamic product is stored; with 8 bits, the scales follow from the weights."""
 
     bits: int
     scales: np.ndarray | None = None
@@ -42,11 +41,11 @@ class DynamicNumbers:
 
 Numbers = StaticNumbers | DynamicNumbers
 
-# === Keeping ===
+# === In a task ===
 
 
 def pack_numbers(numbers: Mapping[str, Numbers], recipe: Recipe, model: keras.Model) -> LearnedRanges:
-    """The numbers of matrices, by the path of their layers, as a task keeps them."""
+    """Store the numbers of matrices, by the path of their layers, in the form that a task keeps."""
     arrays = {}
     for name, one in numbers.items():
         if isinstance(one, DynamicNumbers):
@@ -63,7 +62,7 @@ def pack_numbers(numbers: Mapping[str, Numbers], recipe: Recipe, model: keras.Mo
 
 
 def weights_checksum(model: keras.Model) -> int:
-    """A number that changes when a matrix does."""
+    """A checksum that changes when a matrix does."""
     checksum = 0
     for _, layer in sorted(dense_layers(model).items()):
         checksum = zlib.crc32(np.ascontiguousarray(to_numpy(layer.kernel), "<f4").tobytes(), checksum)
@@ -71,25 +70,25 @@ def weights_checksum(model: keras.Model) -> int:
 
 
 def learned_ranges(task: Task, recipe: Recipe) -> LearnedRanges | None:
-    """What a task has learned for a recipe; `None` where it was trained for another, or for none."""
+    """The ranges that a task learned for a recipe; `None` if it was trained for another, or for none."""
     ranges = task.quantization
     if ranges is None or (ranges.recipe, dict(ranges.exceptions)) != (recipe.name, dict(recipe.exceptions)):
         return None
     if ranges.weights != weights_checksum(task.model):
         raise ValueError(
-            f"This {type(task).__name__} was trained for {ranges.recipe}, and its weights were changed since; train it "
-            "again with train_quantized, or set task.quantization = None to go on without what it learned."
+            f"This {type(task).__name__} was trained for {ranges.recipe}, and its weights have changed since; train it "
+            "again with train_quantized, or set task.quantization = None to convert it without the learned ranges."
         )
     return ranges
 
 
-# === For a file ===
+# === In a file ===
 
 
 def unpack_static(ranges: LearnedRanges, matrix: NamedMatrix) -> StaticLayer:
-    """The product of a file, by what was learned for its layer."""
+    """The static product of a file, from the numbers that its layer learned."""
     numbers = static_numbers(ranges, matrix.name)
-    # The converter's factor goes where the outputs' own are: the integers are those of the layer.
+    # The converter's factor joins the output factors, so that the integers are those of the layer.
     own = StaticLayer.from_weights(matrix.weights, *_fields(numbers))
     factors = np.float32(1) if own.output_factors is None else own.output_factors
     width = len(own.integers)
@@ -102,7 +101,7 @@ def unpack_static(ranges: LearnedRanges, matrix: NamedMatrix) -> StaticLayer:
 
 
 def unpack_dynamic(ranges: LearnedRanges, matrix: NamedMatrix, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    """Integers and scales of a matrix of a file, by what was learned for its layer."""
+    """The integers and scales of a matrix of a file, from the numbers that its layer learned."""
     scales = ranges.arrays.get(f"{matrix.name}/weight_scales")
     if bits_of(matrix.weights, bits) == 8:
         integers, scales = round_weights(matrix.weights, 8)
@@ -114,7 +113,7 @@ def unpack_dynamic(ranges: LearnedRanges, matrix: NamedMatrix, bits: int) -> tup
 
 
 def static_numbers(ranges: LearnedRanges, name: str) -> StaticNumbers:
-    """What was learned for a layer."""
+    """The numbers that a layer learned."""
     arrays = ranges.arrays
     values: dict[str, Any] = {}
     for side in ("input", "output"):
@@ -126,5 +125,5 @@ def static_numbers(ranges: LearnedRanges, name: str) -> StaticNumbers:
     return StaticNumbers(**values)
 
 
-def _fields(numbers):
+def _fields(numbers: StaticNumbers) -> tuple:
     return numbers.input_factors, numbers.input_scale, numbers.output_factors, numbers.output_scale

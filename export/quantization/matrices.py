@@ -1,9 +1,7 @@
-"""The matrices of a file → the dense layers of the Keras model that they were.
+"""Match the matrices of a float file with the dense layers of the Keras model.
 
-Takes a parsed float file and its model, gives a name for the buffer of each matrix. A room of its own because
-converters keep weights and lose names: a matrix is found by its values, and by what is left of its name where two are
-alike. The converter also multiplies the queries' matrix by 1 / √head_dim, where that follows it; the factor is told
-beside the name.
+Converters keep weights and lose names. A matrix is found by its values, and by what is left of its name if two are
+equal. The converter may multiply the matrix of the queries by 1 / √head_dim; the factor is given beside the name.
 """
 
 import re
@@ -26,8 +24,8 @@ class NamedMatrix:
 
     Args:
         name: The path of its dense layer, e.g. `block_0/attention/query`.
-        weights: Those of the layer, `[outputs, inputs]`.
-        factor: What the file's are multiplied with.
+        weights: The weights of the layer, `[outputs, inputs]`.
+        factor: The file's weights are the layer's times this.
     """
 
     name: str
@@ -36,7 +34,7 @@ class NamedMatrix:
 
 
 def dense_layers(model: keras.Model) -> dict[str, keras.layers.Dense]:
-    """All dense layers of a model, inside of blocks too, by path.
+    """Find all dense layers of a model, also inside blocks, by path.
 
     Example:
         >>> list(dense_layers(bert_model(config, "classification", num_classes=2)))[-2:]  # doctest: +SKIP
@@ -47,7 +45,7 @@ def dense_layers(model: keras.Model) -> dict[str, keras.layers.Dense]:
 
 
 def name_matrices(file: TFLiteFile, model: keras.Model) -> Mapping[int, NamedMatrix]:
-    """The matrices of a parsed float file that are dense layers of the model, by buffer."""
+    """Find the matrices of a parsed float file that are dense layers of the model, by buffer."""
     weights = {name: np.ascontiguousarray(to_numpy(layer.kernel).T) for name, layer in dense_layers(model).items()}
     factors = (1.0, encoder_config(model).head_dim ** -0.5)
     named: dict[int, NamedMatrix] = {}
@@ -71,12 +69,12 @@ def name_matrices(file: TFLiteFile, model: keras.Model) -> Mapping[int, NamedMat
 
 
 def _are_equal(values: np.ndarray, own: np.ndarray, factor: float) -> bool:
-    few = (slice(None, 4), slice(None, 4))  # most pairs differ there already
+    few = (slice(None, 4), slice(None, 4))  # enough for most pairs
     return all(np.allclose(values[part], own[part] * factor, rtol=1e-5, atol=0) for part in (few, (...,)))
 
 
 def _names_around(editor: GraphEditor, operator: Operator) -> str:
-    """The names of a product's tensors, without the numbers that TensorFlow adds to each part."""
+    """The names of a product's tensors, without the numbers that TensorFlow adds to them."""
     names = []
     for index in (*operator.outputs, operator.inputs[1]):
         name = editor.tensor(int(index)).name

@@ -1,17 +1,17 @@
-"""A task, its data and a recipe → the same recipe with the few matrices that it hurts most in a wider type.
+"""Choose the few matrices of a recipe that need more bits, on the user's data.
 
-Every matrix is rounded alone, and what that does to the outputs is measured on the user's data; then the worst are
-widened, as few as it takes to stay within the budget. The result is a `Recipe` to hand to `convert` (or to
-`train_quantized`), and prints as a table. Measured in Keras, with the numbers of the file
-(`quantization/training_model.py` computes what the file computes), so that a model with forty matrices costs forty
-passes over some hundred texts and not forty conversions. A room of its own because it decides, and nothing here knows a
-file. Needs the extra `quantize`.
+Each matrix is rounded alone, and the change of the outputs is measured. Then the worst matrices get a wider type, as
+few as the budget needs. The result is a `Recipe` for `convert` or `train_quantized`, and prints as a table. Everything
+is measured in Keras, which computes what the file computes (`quantization/training_model.py`), so that no matrix needs
+a conversion of its own. Needs the extra `quantize`.
 """
 
 import copy
 import functools
 from dataclasses import asdict, dataclass
+from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
@@ -26,13 +26,13 @@ from keras_bert.model.weights import copy_weights
 from keras_bert.system.progress import hides_bar
 from keras_bert.tasks.base.task import Task
 
-_WIDER = {"int4": "dynamic_int8", "int8": "float16"}  # by what matrices are stored as
+_WIDER = {"int4": "dynamic_int8", "int8": "float16"}  # by the type of stored matrices
 _FLOAT, _NARROW, _WIDE = range(3)
 
 
 @dataclass(frozen=True)
 class MatrixError:
-    """What rounding one matrix alone does to the outputs: the root mean square of the change over theirs."""
+    """The change of the outputs when one matrix alone is rounded: root mean square, relative to the outputs."""
 
     name: str
     error: float
@@ -41,15 +41,15 @@ class MatrixError:
 
 @dataclass(frozen=True)
 class MeasuredRecipe(Recipe):
-    """A recipe whose exceptions were chosen by measurement. Prints as a small table.
+    """A recipe with exceptions that were chosen by measurement. Prints as a small table.
 
     Args:
-        matrices: All matrices, the worst first; at the end those that are as wide already.
-        metric: What the budget is of.
-        float_score: The metric without quantization.
-        base_score: That of the recipe without exceptions.
-        score: That of this recipe.
-        budget: How much less than `float_score` it may be.
+        matrices: All matrices, the worst first, and last those that are wide already.
+        metric: The metric of the budget.
+        float_score: The score without quantization.
+        base_score: The score of the recipe without exceptions.
+        score: The score of this recipe.
+        budget: How much lower than `float_score` it may be.
         examples: How many examples were measured.
     """
 
@@ -83,8 +83,8 @@ class MeasuredRecipe(Recipe):
 
 def choose_precision(
     task: Task,
-    data,
-    y=None,
+    data: Any,
+    y: Any = None,
     *,
     recipe: str | Recipe = "weight_int4",
     budget: float = 0.01,
@@ -94,7 +94,7 @@ def choose_precision(
     columns: dict | None = None,
     verbose: int | str = "auto",
 ) -> MeasuredRecipe:
-    """Find the matrices that a recipe must not touch.
+    """Find the matrices that a recipe should not round, or round less.
 
     Args:
         task: A trained task.
@@ -103,16 +103,16 @@ def choose_precision(
         recipe: `"weight_int4"`, `"static_int8"` or `"dynamic_int8"`.
         budget: With labels, how much of the metric may be lost (0.01 is a point); without, the share of answers that
             may change.
-        wider: The recipe that the worst matrices follow: by default `"dynamic_int8"` for int4, `"float16"` for int8.
-            `"float32"` is the other; on a CPU, files of any of them are one XNNPACK partition.
-        metric: What is measured; `None` is the task's own, `"agreement"` the share of answers that stay the same.
-        examples: The first so many are measured. Few make a coarse measure: a budget below one example's share is 0.
-        columns: Columns of a file with data, as for `task.evaluate`.
+        wider: The recipe of the worst matrices: by default `"dynamic_int8"` for int4 and `"float16"` for int8;
+            `"float32"` is possible too. On a CPU, files with any of them are one XNNPACK partition.
+        metric: The metric; `None` is the task's own, `"agreement"` the share of answers that stay the same.
+        examples: Use at most this many examples, the first ones. With few, one changed answer may exceed the budget.
+        columns: Columns of a data file, as for `task.evaluate`.
         verbose: 0 for no progress bar.
 
     Returns:
-        A `Recipe` for `convert`, with the same data as its calibration. Where the budget cannot be kept, every matrix
-        is widened and `.holds` is false.
+        A `Recipe` for `convert`; calibrate with the same data. If the budget cannot be kept, every matrix is wide and
+        `.holds` is false.
 
     Example:
         ```python
@@ -131,15 +131,15 @@ def choose_precision(
     worst = sorted(switches, key=lambda name: (name in measure.unchanged, -errors[name]))
 
     @functools.cache
-    def score(count):
-        """With the worst so many wide, and all others narrow."""
+    def score(count: int) -> float:
+        """The score with that many of the worst matrices wide, and all others narrow."""
         for place, name in enumerate(worst):
             switches[name].assign(_WIDE if place < count else _NARROW)
         return measure.score(expected, measure.outputs())
 
     float_score = measure.score(expected, expected)
     most = len(worst) - len(measure.unchanged)
-    # One after the other: on few examples one more may by chance be worse, which would mislead a bisection.
+    # One after the other: with few examples, one more may be worse by chance, which would mislead a bisection.
     count = next((count for count in range(most) if score(count) >= float_score - budget - 1e-9), most)
     sizes = {name: int(np.prod(layer.kernel.shape)) for name, layer in dense_layers(task.model).items()}
     return MeasuredRecipe(
@@ -154,8 +154,10 @@ def choose_precision(
     )
 
 
-def _errors_alone(measure, switches, expected, verbose):
-    """What rounding each matrix does to the outputs while all others are float, by name."""
+def _errors_alone(
+    measure: "_Measure", switches: dict[str, tf.Variable], expected: dict[str, np.ndarray], verbose: int | str
+) -> dict[str, float]:
+    """The change of the outputs when each matrix is rounded while all others are float, by name."""
     errors = {}
     for name, switch in tqdm(
         switches.items(), desc="matrices", unit="matrix", disable=hides_bar(verbose not in (0, "0"))
@@ -168,30 +170,32 @@ def _errors_alone(measure, switches, expected, verbose):
     return errors
 
 
-def _check(task, base, wider, budget):
+def _check(task: Any, base: Recipe, wider: str, budget: float) -> None:
     if not isinstance(task, Task):
         raise ValueError(f"Expected a task, such as a TextClassifier; got {type(task).__name__}.")
     if task.fresh_heads:
-        raise ValueError(f"The heads of this {type(task).__name__} are untrained; fit() it first.")
+        raise ValueError(f"The heads of this {type(task).__name__} are untrained; call fit() first.")
     if base.exceptions:
-        raise ValueError(f"{base.name!r} has exceptions already; pass the recipe that they are of, by its name.")
+        raise ValueError(f"The recipe {base.name!r} has exceptions already; pass the recipe without them, by its name.")
     if wider not in ("dynamic_int8", "float16", "float32"):
-        raise ValueError(f"wider={wider!r}: expected 'dynamic_int8', 'float16' or 'float32'.")
+        raise ValueError(f"Got wider={wider!r}; expected 'dynamic_int8', 'float16' or 'float32'.")
     if not 0 <= budget < 1:
-        raise ValueError(f"budget={budget!r}: expected a share from 0 to below 1, such as 0.01 for one point.")
+        raise ValueError(
+            f"Got budget={budget!r}; expected a number of at least 0 and below 1, such as 0.01 for one point."
+        )
     from export.quantization.plan import check_simulated
 
     check_simulated(base)
 
 
 class _Switched:
-    """A product that is float, narrow or wide as a variable says: the graph is drawn once for all."""
+    """A product that a variable makes float, narrow or wide, so that the graph is traced only once."""
 
-    def __init__(self, mode, products, narrow_kernel):
+    def __init__(self, mode: tf.Variable, products: tuple, narrow_kernel: np.ndarray | None) -> None:
         self.mode, self.products = mode, products
         self.narrow_kernel = None if narrow_kernel is None else tf.constant(narrow_kernel)
 
-    def __call__(self, inputs, kernel, bias):
+    def __call__(self, inputs: Any, kernel: Any, bias: Any) -> Any:
         kernels = [kernel, kernel if self.narrow_kernel is None else self.narrow_kernel, kernel]
         branches = [
             functools.partial(product, inputs, one, bias) for product, one in zip(self.products, kernels, strict=True)
@@ -200,32 +204,36 @@ class _Switched:
 
 
 class _Measure:
-    """The data, a model whose products can be switched, and what its outputs are worth."""
+    """The data, a model whose products can be switched, and the scores of its outputs."""
 
-    def __init__(self, task, data, y, metric, examples, columns):
+    def __init__(self, task: Task, data: Any, y: Any, metric: str | None, examples: int, columns: dict) -> None:
         found = read_examples(task, data, y, **columns)
-        self.task, self.app, self.metric = copy.copy(task), find_export(task.name), metric
+        self.task, self.app = copy.copy(task), find_export(task.name)
+        self.unchanged: set[str] = set()  # matrices that are wide already
         if found.labelled is not None and metric != "agreement":
             self.data = task.prepare(found.labelled, None).first_rows(examples)
             self.metric = metric or self.app.metric(task, self.data)
             self.count = self.data.num_examples
             return
         if metric not in (None, "agreement"):
-            raise ValueError(f"metric={metric!r} needs labels, and the data has none.")
+            raise ValueError(
+                f"Got metric={metric!r}, which needs labels, and the data has none; pass labels, or metric=None."
+            )
         self.metric, self.inputs = "agreement", list(found.inputs[:examples])
         self.reader = task_reader(task, task.sequence_length)
         self.data, self.count = self.reader.prepare(self.inputs), len(self.inputs)
 
-    def switch_products(self, base, wide):
-        """A variable for each matrix that the recipe rounds: whether it is float, narrow or wide."""
+    def switch_products(self, base: Recipe, wide: Recipe) -> dict[str, tf.Variable]:
+        """Make a variable for each matrix that the recipe rounds: whether it is float, narrow or wide."""
         from export.quantization.learned_scales import DynamicNumbers
         from export.quantization.plan import plan_quantization
         from export.quantization.training_model import DynamicProduct, ProductMaker, exchange, float_product
 
         plan = plan_quantization(self._fresh_model(), base, token_rows(self.data.tokenized), static_vectors=False)
-        make_narrow, switches, self.unchanged = ProductMaker(plan.numbers), {}, set()  # what is as wide already
+        make_narrow, switches = ProductMaker(plan.numbers), {}
+        self.unchanged = set()
 
-        def make(name, layer):
+        def make(name: str, layer: Any) -> _Switched | None:
             if (narrow := make_narrow(name, layer)) is None:
                 return None
             wider = DynamicProduct(layer, DynamicNumbers(8)) if wide.weights == "int8" else float_product
@@ -238,17 +246,17 @@ class _Measure:
         exchange(self.model, make)
         return switches
 
-    def _fresh_model(self):
+    def _fresh_model(self) -> keras.Model:
         model = self.task.build_from_config(self.task.config)
         copy_weights(self.task.model, model)
         return model
 
-    def outputs(self):
-        """What the model gives as its products are switched now."""
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The outputs of the model with its products as they are switched now."""
         return self.task.outputs(self.data.tokenized, self.model)
 
-    def score(self, expected, outputs):
-        """What outputs are worth, beside those of the float model."""
+    def score(self, expected: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> float:
+        """The score of outputs, compared with those of the float model."""
         if self.metric != "agreement":
             return float(self.app.score(self.task, outputs, self.data, self.metric))
         rows = self.data.tokenized

@@ -1,9 +1,8 @@
-"""A model, a recipe and rows of its data → the numbers that each dense layer is to be quantized with.
+"""Plan the quantization of a model's dense layers, from a recipe and rows of data.
 
-They are those of post-training quantization: factors and ranges of static products (`quantization/static_plan.py`),
-scales of int4 and the weights that round to what GPTQ would choose (`quantization/rounding.py`). A room of its own
-because quantization-aware training begins where post-training quantization ends, and mixed precision measures what it
-costs.
+The numbers are those of post-training quantization: factors and ranges of static products
+(`quantization/static_plan.py`), scales of int4, and the weights that round to the integers of GPTQ
+(`quantization/rounding.py`). Quantization-aware training begins with them, and mixed precision measures their cost.
 """
 
 from collections.abc import Iterable
@@ -27,15 +26,15 @@ class QuantizationPlan:
     """How the dense layers of a model are quantized.
 
     Args:
-        numbers: By the path of a layer; a layer without numbers stays float.
-        kernels: What a layer's kernel is to be first, by path: the nearest weights that round to the best integers.
+        numbers: The numbers of each layer, by path; a layer without numbers stays float.
+        kernels: The kernels to begin with, by path: the nearest weights that round to the best integers.
     """
 
     numbers: dict[str, Numbers]
     kernels: dict[str, np.ndarray]
 
     def begin(self, model: keras.Model) -> None:
-        """Give a model these kernels."""
+        """Assign these kernels to a model."""
         layers = dense_layers(model)
         for name, kernel in self.kernels.items():
             layers[name].kernel.assign(kernel)
@@ -44,14 +43,14 @@ class QuantizationPlan:
 def plan_quantization(
     model: keras.Model, recipe: Recipe, rows: Iterable, *, static_vectors: bool = True
 ) -> QuantizationPlan:
-    """The plan of a model.
+    """Plan the quantization of a model.
 
     Args:
-        model: A float model of its own: its layers are exchanged for ones that look on.
-        recipe: What its file is to be.
+        model: A float model to use up: its layers are replaced by ones that record statistics.
+        recipe: The recipe of its file.
         rows: Batches or rows of model inputs.
         static_vectors: Whether products on a single vector (pooler, classifier) are static in a static recipe. Files
-            by post-training quantization have them dynamic.
+            of post-training quantization have them dynamic.
     """
     check_simulated(recipe)
     weights = {name: np.ascontiguousarray(to_numpy(layer.kernel).T) for name, layer in dense_layers(model).items()}
@@ -79,11 +78,11 @@ def plan_quantization(
 
 
 def learned_plan(task: Task, recipe: Recipe | None = None) -> QuantizationPlan:
-    """The plan that a task was trained with; `QuantizedTraining` with it gives the outputs of the task's file.
+    """The plan that a task was trained with. `QuantizedTraining` with it gives the outputs of the task's file.
 
     Args:
         task: A task that `train_quantized` trained.
-        recipe: What for; needed where it was a recipe of one's own.
+        recipe: The recipe; needed if it was your own.
     """
     ranges = task.quantization
     if ranges is None:
@@ -101,18 +100,18 @@ def learned_plan(task: Task, recipe: Recipe | None = None) -> QuantizationPlan:
 
 
 def check_simulated(recipe: Recipe) -> None:
-    """An error for a recipe that trains nothing, or cannot be computed here."""
+    """Raise an error for a recipe that has nothing to train, or cannot be computed in Keras."""
     rules = [recipe, *(RECIPES[name] for name in recipe.exceptions.values())]
     if recipe.activations == "float32" or any(rule.activations == "int16" for rule in rules):
         raise ValueError(
-            f"{recipe.name!r} has no products of int8 or int4 matrices that could be trained; expected 'static_int8', "
-            "'dynamic_int8' or 'weight_int4', or a recipe like them."
+            f"The recipe {recipe.name!r} has no products of int8 or int4 matrices that could be trained; expected "
+            "'static_int8', 'dynamic_int8' or 'weight_int4', or a recipe like them."
         )
 
 
-def _near(weights, integers, scales, bits):
-    """The weights that are nearest to these and round to the integers, with a little room."""
+def _near(weights: np.ndarray, integers: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
+    """The nearest weights that round to the integers, with a small margin."""
     top, scales, integers = 2 ** (bits - 1) - 1, scales[:, None], integers.astype(np.float64)
-    low = np.where(integers == -top, -np.inf, (integers - 0.49) * scales)  # all beyond the end rounds to it
+    low = np.where(integers == -top, -np.inf, (integers - 0.49) * scales)  # everything beyond the end rounds to it
     high = np.where(integers == top, np.inf, (integers + 0.49) * scales)
     return np.clip(weights, low, high).astype(np.float32)

@@ -1,8 +1,7 @@
-"""Matrices → small integers with a scale for each row, in NumPy.
+"""Round matrices to small integers with a scale for each row, in NumPy.
 
-Rows are output channels. `round_weights` chooses the scales by the error that they leave; `round_with_data` also lets
-the later columns of a row make up for what the earlier ones lost, on what the layer really sees (GPTQ, Frantar et al.
-2022).
+Rows are output channels. `round_weights` chooses the scales with the least error. `round_with_data` also corrects the
+later columns of a row for the errors of the earlier ones, on the layer's own inputs (GPTQ, Frantar et al. 2022).
 """
 
 import numpy as np
@@ -13,10 +12,11 @@ from export.quantization.statistics import LayerStatistics
 def round_weights(
     weights: np.ndarray, bits: int, importance: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Nearest integers and a scale per row.
+    """Round weights to the nearest integers, with a scale for each row.
 
-    At 4 bits it pays to let the few largest weights of a row saturate: the scale is the best of some, by the squared
-    error weighted with `importance` (how large each input is). At 8 bits the largest weight is the end of the scale.
+    With 4 bits, the few largest weights of a row may saturate: several scales are tried, and the one with the least
+    squared error, weighted with `importance` (how large each input is), is taken. With 8 bits, the largest weight is
+    the end of the scale.
 
     Example:
         >>> integers, scales = round_weights(np.array([[1.0, -0.5], [0.1, 0.0]]), 8)
@@ -38,7 +38,7 @@ def round_weights(
 
 
 def round_with_data(weights: np.ndarray, bits: int, moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Integers and scales that keep a layer's outputs on its calibration data.
+    """Round weights so that a layer's outputs on its calibration data change least.
 
     Args:
         weights: `[outputs, inputs]`.
@@ -48,11 +48,11 @@ def round_with_data(weights: np.ndarray, bits: int, moments: np.ndarray) -> tupl
     top, size = 2 ** (bits - 1) - 1, weights.shape[1]
     moments = moments + np.eye(size) * max(1e-12, 0.01 * float(np.mean(np.diag(moments))))
     _, scale = round_weights(weights, bits, np.diag(moments))
-    order = np.argsort(-np.diag(moments))  # the loudest inputs first, while many columns can still make up for them
+    order = np.argsort(-np.diag(moments))  # the largest inputs first, while many columns can still be corrected
     rest = weights[:, order].astype(np.float64)
     pull = np.linalg.cholesky(np.linalg.inv(moments[np.ix_(order, order)])).T
     integers = np.empty(rest.shape, np.int8)
-    for begin in range(0, size, 64):  # blocks: the far columns are corrected by one product for 64 columns
+    for begin in range(0, size, 64):  # in blocks: later columns are corrected once for 64 columns
         end = min(begin + 64, size)
         errors = np.empty((len(rest), end - begin))
         for column in range(begin, end):
@@ -66,7 +66,7 @@ def round_with_data(weights: np.ndarray, bits: int, moments: np.ndarray) -> tupl
 
 
 def round_to_scales(weights: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
-    """Nearest integers where the scale of each row is given.
+    """Round weights to the nearest integers, with a given scale for each row.
 
     Example:
         >>> round_to_scales(np.array([[1.0, -0.5]]), np.array([0.1]), 4).tolist()
@@ -76,7 +76,7 @@ def round_to_scales(weights: np.ndarray, scales: np.ndarray, bits: int) -> np.nd
 
 
 def pack_int4(integers: np.ndarray) -> np.ndarray:
-    """Two values a byte, the first in the low half: what TFLite stores.
+    """Store two values in a byte, the first in the low half, as TFLite does.
 
     Example:
         >>> pack_int4(np.array([[1, -1], [7, 0]], np.int8)).tolist()
@@ -87,16 +87,18 @@ def pack_int4(integers: np.ndarray) -> np.ndarray:
     return (flat[0::2] & 0x0F) | (flat[1::2] << 4)
 
 
-def _round(weights, scale, top):
+def _round(weights: np.ndarray, scale: np.ndarray, top: int) -> np.ndarray:
     return np.clip(np.round(weights / scale[:, None]), -top, top)
 
 
-SMALLEST_TABLE = 4096  # values; a smaller table is not worth the two more ops
+SMALLEST_TABLE = 4096  # values; a smaller table is not worth two more ops
 
 
 def row_scales(values: np.ndarray, bits: int) -> np.ndarray:
-    """The scale of each row, `[rows, 1]`: its largest value is the end of the integers; of 4 bits, where every step
-    counts, the one with the least error, beyond which values are cut. Rounded values keep their scale.
+    """The scale of each row of a table, `[rows, 1]`.
+
+    With 8 bits, the largest value of a row is the largest integer. With 4 bits, the scale with the least error is
+    taken, and values beyond it are cut. Rounded values keep their scale.
 
     Example:
         >>> row_scales(np.array([[2.0, -254.0]]), 8).tolist()
@@ -111,16 +113,21 @@ def row_scales(values: np.ndarray, bits: int) -> np.ndarray:
 
 
 def round_rows(values: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
-    """What a table holds of its values: multiples of each row's scale.
+    """Round the values of a table to multiples of each row's scale.
 
     Example:
         >>> round_rows(np.array([[1.2, -9.0]]), np.array([[1.0]]), 4).tolist()
         [[1.0, -7.0]]
     """
-    return _integers(values, scales, bits) * scales
+    return table_integers(values, scales, bits) * scales
 
 
-def _integers(values, scales, bits):
+def table_integers(values: np.ndarray, scales: np.ndarray, bits: int) -> np.ndarray:
+    """Round the values of a table to integers, with a scale for each row.
+
+    Example:
+        >>> table_integers(np.array([[1.2, -9.0]]), np.array([[0.5]]), 4).tolist()
+        [[2.0, -7.0]]"""
     top = 2 ** (bits - 1) - 1
     return np.clip(np.round(values / scales), -top, top)
 
@@ -129,7 +136,7 @@ _FEW_OUTPUTS = 32
 
 
 def bits_of(weights: np.ndarray, bits: int) -> int:
-    """How many bits a matrix `[outputs, inputs]` gets where most get `bits`.
+    """How many bits a matrix `[outputs, inputs]` gets if most get `bits`. A matrix with few outputs gets 8.
 
     Example:
         >>> bits_of(np.zeros((2, 384)), 4), bits_of(np.zeros((384, 384)), 4)
@@ -141,7 +148,7 @@ def bits_of(weights: np.ndarray, bits: int) -> int:
 def round_matrix(
     weights: np.ndarray, bits: int, statistics: LayerStatistics | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Integers and scales of a matrix of a dynamic product."""
+    """Round the matrix of a dynamic product to integers, with a scale for each row."""
     bits = bits_of(weights, bits)
     if bits == 8 or statistics is None:
         return round_weights(weights, bits)

@@ -1,11 +1,11 @@
-"""The user's data → what flows through each layer of a file: ranges of every channel, and how inputs go together.
+"""Collect statistics of each layer of a file on the user's data: the range of every channel, and products of inputs.
 
-Runs the float file on rows of the user's own data and looks at the inputs and outputs of its matrix products. Tokens
-alone are counted: padding is computed too, but nobody reads it.
+Runs the float file on rows of data and reads the inputs and outputs of its matrix products. Padding is left out.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +15,13 @@ from export.file.interpreter import open_interpreter
 from export.file.parsed import Operator
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
-MAX_ROWS = 256  # more rows change the scales little, and a dataset may have no end
+MAX_ROWS = 256  # more rows change little, and a dataset may be endless
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 
 @dataclass
 class LayerStatistics:
-    """What a matrix product saw: smallest and largest value of each channel, and the sum of `x xᵀ` of its inputs."""
+    """The statistics of a matrix product: the range of each channel, and the sum of `x xᵀ` over its inputs."""
 
     input_low: np.ndarray
     input_high: np.ndarray
@@ -29,10 +29,10 @@ class LayerStatistics:
     output_high: np.ndarray
     moments: np.ndarray
     tokens: int
-    source: Hashable  # what it reads: products of one source are scaled together
+    source: Hashable  # the tensor it reads: products of one source are scaled together
 
     def add(self, inputs: np.ndarray, outputs: np.ndarray, moments: np.ndarray) -> None:
-        """Take in one more row's values, `[tokens, channels]`."""
+        """Add the values of one more row, `[tokens, channels]`."""
         self.input_low = np.minimum(self.input_low, inputs.min(axis=0))
         self.input_high = np.maximum(self.input_high, inputs.max(axis=0))
         self.output_low = np.minimum(self.output_low, outputs.min(axis=0))
@@ -42,13 +42,13 @@ class LayerStatistics:
 
 
 def new_statistics(inputs: int, outputs: int, source: Hashable) -> LayerStatistics:
-    """Those of a matrix product that has seen nothing yet, by the numbers of its channels."""
+    """Empty statistics of a matrix product, by its number of channels."""
     before, after = np.full(inputs, np.inf), np.full(outputs, np.inf)
     return LayerStatistics(before, -before, after, -after, np.zeros((inputs, inputs)), 0, source)
 
 
 def rows_of(data: Iterable) -> Iterator[dict[str, np.ndarray]]:
-    """Single rows `[1, T]` without padding, from batches or rows of model inputs, labels beside them or not."""
+    """Give single rows `[1, T]` without padding from batches or rows of model inputs, with labels or without."""
     if isinstance(data, dict):
         data = [data]
     count = 0
@@ -56,8 +56,8 @@ def rows_of(data: Iterable) -> Iterator[dict[str, np.ndarray]]:
         inputs = item[0] if isinstance(item, tuple) else item
         if not isinstance(inputs, dict) or not set(_INPUTS) <= set(inputs):
             raise ValueError(
-                f"calibration gave {_describe(inputs)}; expected model inputs, dictionaries with {', '.join(_INPUTS)}, "
-                "or texts together with a task model."
+                f"The calibration data has {_describe(inputs)}; expected model inputs, dictionaries with "
+                f"{', '.join(_INPUTS)}, or texts together with a task model."
             )
         batch = {name: np.atleast_2d(np.asarray(inputs[name])).astype(np.int32) for name in _INPUTS}
         for index, mask in enumerate(batch["padding_mask"]):
@@ -67,11 +67,11 @@ def rows_of(data: Iterable) -> Iterator[dict[str, np.ndarray]]:
             if (count := count + 1) == MAX_ROWS:
                 return
     if not count:
-        raise ValueError("calibration has no rows; expected some of the texts that the model will see.")
+        raise ValueError("The calibration data has no rows; expected texts like those of the model's users.")
 
 
 def token_rows(tokenized: TokenizedTexts) -> list[dict[str, np.ndarray]]:
-    """Texts as single rows `[1, T]` of model inputs."""
+    """Turn texts into single rows `[1, T]` of model inputs."""
     ids, splits, second_begins = tokenized.packed()
     rows = []
     for begin, end, second in zip(splits[:-1], splits[1:], second_begins, strict=True):
@@ -82,7 +82,7 @@ def token_rows(tokenized: TokenizedTexts) -> list[dict[str, np.ndarray]]:
 
 
 def collect_statistics(content: bytes, data: Iterable) -> dict[int, LayerStatistics]:
-    """Run rows through the float file; statistics by the buffer of a layer's weights, which signatures share."""
+    """Run rows through the float file; give statistics by the buffer of the weights, which signatures share."""
     interpreter = open_interpreter(content, keep_tensors=True)
     signature = max(describe(content).signatures, key=lambda one: _length(one) or np.inf)
     editor = editors(parse(content))[signature.subgraph]
@@ -110,27 +110,34 @@ def matrix_of(editor: GraphEditor, operator: Operator) -> np.ndarray | None:
     return editor.value(int(operator.inputs[1])) if editor.is_op(operator, "FULLY_CONNECTED") else None
 
 
-def _add(statistics, buffer, inputs, outputs, moments, source):
+def _add(
+    statistics: dict[int, LayerStatistics],
+    buffer: int,
+    inputs: np.ndarray,
+    outputs: np.ndarray,
+    moments: np.ndarray,
+    source: int,
+) -> None:
     if buffer not in statistics:
         statistics[buffer] = new_statistics(inputs.shape[1], outputs.shape[1], source)
     statistics[buffer].add(inputs, outputs, moments)
 
 
-def _length(signature):
-    """The fixed length of a signature; `None` where it is dynamic."""
+def _length(signature: Any) -> int | None:
+    """The fixed length of a signature; `None` if it is dynamic."""
     length = signature.inputs["token_ids"].shape[1]
     return None if length < 0 else length
 
 
 def _fit(values: np.ndarray, length: int | None) -> np.ndarray:
-    """A row `[1, T]`, cut or padded to a length; as it is for `None`."""
+    """Cut or pad a row `[1, T]` to a length; `None` leaves it as it is."""
     return values if length is None else np.pad(values[:, :length], [(0, 0), (0, max(0, length - values.shape[1]))])
 
 
-def _tokens(values, tokens):
-    """Values `[1, T, channels]` or `[T, channels]` without those of padding; a single vector as it is."""
+def _tokens(values: np.ndarray, tokens: Any) -> np.ndarray:
+    """Values `[1, T, channels]` or `[T, channels]` without padding; a single vector as it is."""
     return values.reshape(-1, values.shape[-1])[:tokens]
 
 
-def _describe(value):
+def _describe(value: Any) -> str:
     return f"a dictionary with {', '.join(map(str, value))}" if isinstance(value, dict) else type(value).__name__

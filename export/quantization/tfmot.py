@@ -1,20 +1,20 @@
-"""tensorflow-model-optimization, imported late and quietly.
+"""Import tensorflow-model-optimization, which is an extra, without its side effects.
 
-Takes nothing, gives the module. A room of its own because tfmot is an extra, and because importing it has side effects
-that nobody else should feel: it asks every later TensorFlow of this process and of those that it starts for the old
-Keras (`TF_USE_LEGACY_KERAS`), and it warns of Python's own packages. Keras 3 must be there first.
+Importing tfmot sets `TF_USE_LEGACY_KERAS` for this process and its children, and warns about other packages; both are
+undone here. Keras 3 must be imported first.
 """
 
 import os
 import warnings
+from typing import Any
 
-import keras  # noqa: F401  before tfmot, which would have TensorFlow load the old one
+import keras  # noqa: F401  before tfmot, which makes TensorFlow load Keras 2
 
 _SWITCH = "TF_USE_LEGACY_KERAS"
 
 
-def load_tfmot():
-    """The module `tensorflow_model_optimization`; an error that says how to install it.
+def load_tfmot() -> Any:
+    """Import `tensorflow_model_optimization`, or raise an error that says how to install it.
 
     Example:
         >>> load_tfmot().quantization.keras.quantizers.LastValueQuantizer  # doctest: +SKIP

@@ -1,11 +1,10 @@
-"""A fine-tuned task and its data → the same task, trained with the rounding of its quantized file.
+"""Train a fine-tuned task with the rounding of its quantized file.
 
-`train_quantized` fine-tunes any task once more, as `Task.fit` would (recipes, packed rows, resume and all) or, with a
-teacher, as `distill` would; the model that trains and the one that is measured compute with the integers that the file
-will have (`quantization/training_model.py`), beginning where post-training quantization ends (`quantization/plan.py`).
-The result is an ordinary task: its weights are the rounded ones of the file, and the ranges that they belong to are
-kept beside them, in memory (`task.quantization`), in its saved directory, and for `convert`. Needs the extra
-`quantize`.
+`train_quantized` fine-tunes any task once more, as `Task.fit` does, or with a teacher as `distill` does. The model in
+training, and the model that is scored, compute with the integers of the file (`quantization/training_model.py`),
+starting from post-training quantization (`quantization/plan.py`). The result is an ordinary task whose weights are the
+rounded ones of the file. The learned ranges are kept in `task.quantization`, in its saved directory, and for `convert`.
+Needs the extra `quantize`.
 """
 
 import os
@@ -28,6 +27,7 @@ from keras_bert.model.encoder import encoder_config
 from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.base.training_method import TrainingMethod
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 if TYPE_CHECKING:
     from export.quantization.plan import QuantizationPlan
@@ -56,8 +56,8 @@ def train_quantized(
 
     Args:
         task: A fine-tuned task of any kind; it is trained in place.
-        x, y: Examples in any form that `task.fit` takes. The ranges begin with what 256 of them show.
-        quantization: What the file is to be: `"static_int8"`, `"dynamic_int8"`, `"weight_int4"`, `"all_int4"`, or a
+        x, y: Examples in any form that `task.fit` takes. The first ranges come from some of them.
+        quantization: The recipe of the file: `"static_int8"`, `"dynamic_int8"`, `"weight_int4"`, `"all_int4"`, or a
             `Recipe` with exceptions, as `choose_precision` gives it.
         validation_data: As for `fit`: it decides which weights to keep, measured with the rounding.
         teacher: A task, or several, to learn from at the same time; the task itself before quantization is a good one.
@@ -104,7 +104,7 @@ def train_quantized(
 
 
 def keep_learned(task: Task, model: keras.Model, quantization: Recipe) -> None:
-    """Give a task what a quantized model has learned: rounded weights, and the ranges that belong to them.
+    """Copy what a quantized model has learned to a task: rounded weights, and their ranges.
 
     Args:
         task: The task.
@@ -124,8 +124,8 @@ class QuantizedTraining(TrainingMethod):
     Args:
         task: The task.
         plan: A `QuantizationPlan` for its model.
-        frozen_table: Round the token table to 4 bits now, and leave it so: the rest learns to live with it. A row is
-            seldom trained, and a step of 4 bits is wider than all that it would move.
+        frozen_table: Round the token table to 4 bits now and keep it fixed, while the other weights adapt to it. A row
+            is seldom trained, and would move less than a step of 4 bits.
     """
 
     def __init__(self, task: Task, plan: "QuantizationPlan", *, frozen_table: bool = False):
@@ -150,34 +150,34 @@ class QuantizedTraining(TrainingMethod):
         return self.change_model(model)
 
 
-def _check(task, quantization):
+def _check(task: Any, quantization: Recipe) -> None:
     if not isinstance(task, Task):
         wrapped = getattr(task, "task", None)
-        hint = f"; train what it wraps, its .task, a {type(wrapped).__name__}" if isinstance(wrapped, Task) else ""
+        hint = f"; train its .task, a {type(wrapped).__name__}" if isinstance(wrapped, Task) else ""
         raise ValueError(f"Expected a task, such as a TextClassifier; got {type(task).__name__}{hint}.")
     from export.quantization.plan import check_simulated
 
     check_simulated(quantization)
     if task.is_compiled:
-        raise ValueError("The task is compiled, which replaces a recipe; load or make it again without compile().")
+        raise ValueError("The task is compiled, which replaces a recipe; load or build it again without compile().")
     if task.fresh_heads:
         raise ValueError(
-            f"The heads of this {type(task).__name__} are untrained, so nothing shows which ranges it needs; fit() it "
+            f"The heads of this {type(task).__name__} are untrained, so the ranges it needs are not known; call fit() "
             "first."
         )
 
 
-def _sample(tokenized):
-    """Some rows from everywhere: data may be sorted."""
+def _sample(tokenized: TokenizedTexts) -> TokenizedTexts:
+    """Take rows from the whole data, which may be sorted."""
     rows = np.unique(np.linspace(0, len(tokenized) - 1, MAX_ROWS).astype(int))
     return tokenized.take(rows)
 
 
-def _round_weights(model, kernels, quantization):
-    """Give a float model the weights that its file will have, so that its answers are the file's but for activations.
+def _round_weights(model: keras.Model, kernels: dict[str, np.ndarray], quantization: Recipe) -> None:
+    """Give a float model the weights of its file, so that only the rounding of activations differs.
 
-    Rounding them once more gives the same integers. The position table is a table of int8 rows in files for any length
-    and a float constant in those for fixed lengths: on the grid, it is the same in both.
+    Rounding them again gives the same integers. The position table has int8 rows in files for any length and is a float
+    constant in files for fixed lengths; once rounded, it is the same in both.
     """
     layers = dense_layers(model)
     for name, kernel in kernels.items():
@@ -187,7 +187,7 @@ def _round_weights(model, kernels, quantization):
         _round_table(model.get_layer("embeddings").position, 8)
 
 
-def _round_table(table, bits):
+def _round_table(table: keras.Variable, bits: int) -> None:
     values = to_numpy(table)
     if values.size >= SMALLEST_TABLE:
         table.assign(round_rows(values, row_scales(values, bits), bits))

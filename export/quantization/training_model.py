@@ -1,22 +1,20 @@
-"""A functional model → the same model, rounding as its quantized file will: what trains in quantization-aware training.
+"""Build the model of quantization-aware training: the same model, with the rounding of its quantized file.
 
-Dense layers and the token table are exchanged in place for ones that fake their quantization
-(`quantization/fake_quantizers.py`), by the numbers of a plan; weights keep their names, so that they travel between
-this model and the plain one. What is rounded, and why:
+Dense layers and the token table are replaced in place by ones that round as the file does
+(`quantization/fake_quantizers.py`), with the numbers of a plan. Weights keep their names, so that they can be copied
+between this model and the plain one. What is rounded:
 
 | part | static_int8 | dynamic_int8, weight_int4 |
 |---|---|---|
 | matrices of all dense layers, heads included | int8, a scale for each output | int8, or int4 with learned scales |
 | their inputs | int8, one learned range after factors by channel | int8, by the range of each token |
-| their outputs, so queries, keys, values, the input of GELU and what is added to a residual | int8, learned | float |
+| their outputs, so queries, keys, values, inputs of GELU and additions to residuals | int8, learned | float |
 | biases | int32 in the scale of the products | float |
 | the token table | int8, a scale for each row | the same |
 
-Float in the file, so float here: attention's two products and softmax (a tenth of the time; their inputs are rounded
-already, and int8 kernels for them would cut XNNPACK's one partition into dozens), GELU and tanh themselves, the sums of
-residuals and layer norms (they decide how well the next rounding works, and cost next to nothing), segments.
-
-A room of its own because tasks and training know nothing of it: to them it is a model.
+Float in the file, so float here: the two products and the softmax of attention (their inputs are rounded already, and
+int8 kernels for them would split XNNPACK's one partition), GELU and tanh, the sums of residuals and layer norms (they
+cost little, and the next rounding depends on them), and segments.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +45,7 @@ from export.quantization.statistics import LayerStatistics, new_statistics, rows
 
 
 class StaticProduct:
-    """A product with integers in and out."""
+    """A product with integer inputs and outputs."""
 
     def __init__(self, layer: keras.layers.Dense, numbers: StaticNumbers, inputs: Attached | None = None):
         self.input = inputs or attach(LearnedRange(*_ends(numbers.input_scale)), layer, "input")
@@ -58,7 +56,7 @@ class StaticProduct:
         self.multiply = _factors(numbers.output_factors, units)
         self.evened = self.divide[:, None] / self.multiply
 
-    def __call__(self, inputs, kernel, bias):
+    def __call__(self, inputs: Any, kernel: Any, bias: Any) -> Any:
         kernel = kernel * self.evened
         outputs = ops.matmul(self.input(inputs * (1 / self.divide)), self.matrix(kernel))
         if bias is not None:
@@ -67,18 +65,18 @@ class StaticProduct:
             outputs = outputs + on_grid(bias / self.multiply, step)
         return self.output(outputs) * self.multiply
 
-    def rounded(self, kernel):
-        """The kernel that the integers stand for."""
+    def rounded(self, kernel: Any) -> Any:
+        """The kernel that the integers represent."""
         return self.matrix(kernel * self.evened) / self.evened
 
     def learned(self) -> StaticNumbers:
-        """The numbers as they are now."""
+        """The current numbers."""
         scales = [(float(scale), int(zero_point)) for scale, zero_point in (self.input.scale(), self.output.scale())]
         return StaticNumbers(self.numbers.input_factors, scales[0], self.numbers.output_factors, scales[1])
 
 
 class DynamicProduct:
-    """A product with a matrix of integers and inputs that are scaled token by token."""
+    """A product with an integer matrix and inputs that are scaled token by token."""
 
     def __init__(self, layer: keras.layers.Dense, numbers: DynamicNumbers):
         self.input, self.numbers = of_each_token(), numbers
@@ -86,27 +84,27 @@ class DynamicProduct:
         if numbers.bits < 8:
             self.matrix = attach(LearnedScales(np.asarray(numbers.scales), numbers.bits), layer, "matrix")
 
-    def __call__(self, inputs, kernel, bias):
+    def __call__(self, inputs: Any, kernel: Any, bias: Any) -> Any:
         return float_product(self.input(inputs), self.matrix(kernel), bias)
 
-    def rounded(self, kernel):
-        """The kernel that the integers stand for."""
+    def rounded(self, kernel: Any) -> Any:
+        """The kernel that the integers represent."""
         return self.matrix(kernel)
 
     def learned(self) -> DynamicNumbers:
-        """The numbers as they are now."""
+        """The current numbers."""
         scales = None if self.numbers.bits == 8 else self.matrix.scale()[0]
         return DynamicNumbers(self.numbers.bits, scales)
 
 
 class ProductMaker:
-    """The products of a plan: takes the path of a dense layer and the layer, gives its product or `None`."""
+    """Makes the products of a plan. Call it with a dense layer's path and the layer; it gives a product or `None`."""
 
     def __init__(self, plan: Mapping[str, Numbers]):
         self.plan = plan
-        self.inputs: dict[str, Attached] = {}  # of layers that read one tensor, which a file rounds once
+        self.inputs: dict[str, Attached] = {}  # shared by layers that read one tensor, which a file rounds once
 
-    def __call__(self, name: str, layer: keras.layers.Dense):
+    def __call__(self, name: str, layer: keras.layers.Dense) -> StaticProduct | DynamicProduct | None:
         numbers = self.plan.get(name)
         if isinstance(numbers, StaticNumbers):
             product = StaticProduct(layer, numbers, self.inputs.get(_source(name)))
@@ -115,19 +113,20 @@ class ProductMaker:
         return None if numbers is None else DynamicProduct(layer, numbers)
 
 
-def float_product(inputs, kernel, bias):
-    """What a dense layer computes by itself."""
+def float_product(inputs: Any, kernel: Any, bias: Any) -> Any:
+    """The product of a plain dense layer."""
     outputs = ops.matmul(inputs, kernel)
     return outputs if bias is None else outputs + bias
 
 
 class _Observed:
-    """The float product, and statistics of what goes through it."""
+    """The float product, with statistics of its inputs and outputs."""
 
     def __init__(self, name: str):
-        self.source, self.statistics, self.is_vector = _source(name), None, False
+        self.source, self.is_vector = _source(name), False
+        self.statistics: LayerStatistics | None = None
 
-    def __call__(self, inputs, kernel, bias):
+    def __call__(self, inputs: Any, kernel: Any, bias: Any) -> Any:
         outputs = float_product(inputs, kernel, bias)
         self.is_vector = len(inputs.shape) < 3
         before, after = (ops.convert_to_numpy(x).reshape(-1, x.shape[-1]) for x in (inputs, outputs))
@@ -137,18 +136,18 @@ class _Observed:
         return outputs
 
 
-def _ends(scale):
+def _ends(scale: tuple[float, int]) -> tuple[float, float]:
     """The smallest and the largest value of an int8 range."""
     step, zero_point = scale
     return (LOWEST - zero_point) * step, (HIGHEST - zero_point) * step
 
 
-def _factors(factors, width):
+def _factors(factors: np.ndarray | None, width: int) -> np.ndarray:
     return np.ones(width, "float32") if factors is None else np.asarray(factors, "float32")
 
 
-def _source(name):
-    """What a dense layer reads: queries, keys and values read the same."""
+def _source(name: str) -> str:
+    """The input of a dense layer, as a name: queries, keys and values read the same."""
     parent, _, last = name.rpartition("/")
     return parent if last in ("query", "key", "value") else name
 
@@ -158,11 +157,11 @@ def _source(name):
 
 @keras.saving.register_keras_serializable("keras_bert")
 class QuantizedDense(keras.layers.Dense):
-    """A dense layer whose product is computed by a function of inputs, kernel and bias."""
+    """A dense layer whose product is a function of inputs, kernel and bias."""
 
     product: Any = None
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Any, training: Any = None) -> Any:
         given = [None if part is None else ops.cast(part, "float32") for part in (inputs, self.kernel, self.bias)]
         outputs = ops.cast(self.product(*given), self.compute_dtype)
         return outputs if self.activation is None else self.activation(outputs)
@@ -172,17 +171,17 @@ class QuantizedDense(keras.layers.Dense):
 class QuantizedTable(keras.layers.ReversibleEmbedding):
     """A token table whose vectors are rounded as rows of int8."""
 
-    def call(self, inputs, reverse=False):
+    def call(self, inputs: Any, reverse: bool = False) -> Any:
         outputs = super().call(inputs, reverse=reverse)
         return outputs if reverse else of_each_row()(outputs)
 
 
 def exchange(model: keras.Model, make: Callable[[str, keras.layers.Dense], Any]) -> dict[str, Any]:
-    """Give the dense layers of a model other products, in place; those that have one keep it.
+    """Give the dense layers of a model other products, in place. Layers that have one already keep it.
 
     Args:
         model: A built model.
-        make: Takes the path of a layer and the layer, gives its product; `None` leaves the layer as it is.
+        make: Function of a layer's path and the layer; gives its product, or `None` to leave the layer as it is.
 
     Returns:
         The products, by path.
@@ -191,7 +190,7 @@ def exchange(model: keras.Model, make: Callable[[str, keras.layers.Dense], Any])
     for name, layer in dense_layers(model).items():
         if isinstance(layer, QuantizedDense) or (product := make(name, layer)) is None:
             continue
-        layer.__class__ = QuantizedDense  # as Keras' own quantize(), which also changes built layers in place
+        layer.__class__ = QuantizedDense  # like Keras's own quantize(), which changes built layers in place
         layer.product = products[name] = product
     return products
 
@@ -199,14 +198,14 @@ def exchange(model: keras.Model, make: Callable[[str, keras.layers.Dense], Any])
 def quantize_layers(
     model: keras.Model, plan: Mapping[str, Numbers], *, table_size: int = 0, frozen_table: bool = False
 ) -> keras.Model:
-    """Exchange the layers that a plan names, and the token table; gives the same model.
+    """Replace the layers that a plan names, and the token table; give the same model.
 
     Args:
         model: A built model.
         plan: Numbers by the path of a dense layer; layers that it does not name stay float.
-        table_size: The values of the whole token table, of which a model in training may have a part: a file keeps
-            small tables as floats.
-        frozen_table: Whether the table was rounded before, and stays as it is.
+        table_size: The number of values of the whole token table; a model in training may have only a part. A file
+            keeps small tables as floats.
+        frozen_table: Whether the table is rounded already and stays fixed.
     """
     exchange(model, ProductMaker(plan))
     for layer in model.layers:
@@ -219,7 +218,7 @@ def quantize_layers(
 
 
 def learned_numbers(model: keras.Model) -> dict[str, Numbers]:
-    """The numbers of a model in training, as they are now, by the path of a layer."""
+    """The current numbers of a model in training, by the path of a layer."""
     layers = dense_layers(model).items()
     return {name: layer.product.learned() for name, layer in layers if isinstance(layer, QuantizedDense)}
 
@@ -234,10 +233,10 @@ def rounded_kernels(model: keras.Model) -> dict[str, np.ndarray]:
 
 
 def observe(model: keras.Model, rows: Iterable) -> tuple[dict[str, LayerStatistics], set[str]]:
-    """What flows through the dense layers of a float model, and which of them see one vector of a text alone.
+    """Collect statistics of the dense layers of a float model, and find those that see a single vector per text.
 
     Args:
-        model: A model of its own: its layers are exchanged.
+        model: A model to use up: its layers are replaced.
         rows: Batches or rows of model inputs; padding is left out.
     """
     products = exchange(model, lambda name, layer: _Observed(name))

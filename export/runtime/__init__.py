@@ -1,7 +1,7 @@
-"""Answers from a `.tflite` file on the device: NumPy, LiteRT and `tokenizers`, no TensorFlow and no Keras.
+"""Run a `.tflite` file on a device, with NumPy, LiteRT and `tokenizers` only: no TensorFlow, no Keras.
 
-`load("model.tflite")` gives a callable: texts → the same answers as `task.predict`. Vocabulary, labels and settings are
-in the file. It is what an app does, in Python, so that the file can be tried before it is shipped.
+`load("model.tflite")` gives a callable that takes texts and gives the same answers as `task.predict`. Vocabulary,
+labels and settings are in the file. Use it to try a file before it is shipped in an app.
 """
 
 import os
@@ -13,32 +13,33 @@ import numpy as np
 from export.file.metadata_reader import FileMetadata, read_metadata
 from export.runtime.row_runner import RowRunner
 from export.runtime.tokenizer import DeviceTokenizer
+from export.tasks.base.definition import ExportedTask
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import find_export
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === Tasks ===
 
-_RUNTIMES: dict[str, type["Runtime"]] = {}  # by the task that they name
+_RUNTIMES: dict[str, type["Runtime"]] = {}  # by the name of the task
 
 
 class Runtime:
-    """A loaded file: inputs → answers, as its task's reader says. `load` opens any.
+    """A loaded file: takes inputs and gives answers, as its task's reader defines. `load` opens any file.
 
-    The first subclass that names a `task` is what `load` gives for that task's files; it can take more forms of input,
-    or have methods. A task without one gets a plain `Runtime`.
+    `load` opens a task's files with the first subclass that names the `task`; it can take more forms of input, or have
+    more methods. A task without a subclass gets a plain `Runtime`.
 
     Args:
         path: The `.tflite` file, or a directory that has it as `model.tflite`.
-        metadata: What it says of itself; `None` reads it.
+        metadata: The metadata of the file; `None` reads it.
         num_threads: Threads of the interpreter.
     """
 
-    task: ClassVar[str | None] = None  # which a file must be for; any where there is none
+    task: ClassVar[str | None] = None  # the task of its files; `None` is any
     writes: ClassVar[bool] = False  # whether it is for tasks that write texts
     runner_type: ClassVar[type] = RowRunner
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if "task" in vars(cls) and cls.task is not None:
             known = _RUNTIMES.setdefault(cls.task, cls)
@@ -49,14 +50,14 @@ class Runtime:
         path = _find_file(path)
         metadata = read_metadata(path) if metadata is None else metadata
         if self.task not in (None, metadata.task) or _find_task(path, metadata.task).writes != self.writes:
-            wanted = repr(self.task) if self.task else f"one that {'writes' if self.writes else 'reads'}"
+            wanted = repr(self.task) if self.task else f"a task that {'writes' if self.writes else 'reads'}"
             raise ValueError(f"{path} is for the task {metadata.task!r}, not {wanted}; open it with load.")
         self.metadata = metadata
         self.reader = make_reader(path, metadata)
         self._runner = self.runner_type(path, metadata, self.reader, num_threads)
 
-    def __call__(self, *given, **options) -> Any:
-        """The answers of the task's `predict`: one for one input, a list for a list."""
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        """Give the answers of the task's `predict`: one for one input, a list for a list."""
         inputs, is_one = self.reader.inputs(*given)
         if not inputs:
             return []
@@ -70,13 +71,13 @@ class Runtime:
         return self.reader.sequence_length
 
     def outputs(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
-        """What the file gives for each row, by name; what it gives for each token comes without padding."""
+        """The outputs of the file for each row, by name. Outputs for each token come without padding."""
         return self._runner.run(tokenized)
 
     def row_of(self, length: int) -> TokenizedTexts:
-        """A row of that many tokens, whatever they say; for timing."""
+        """A row of that many tokens, for timing."""
         if not 3 <= length <= self.longest:
-            raise ValueError(f"length={length}: the file takes rows of 3 to {self.longest} tokens.")
+            raise ValueError(f"Got length={length}; expected 3 to {self.longest}, the tokens that the file takes.")
         tokenizer = self.reader.tokenizer
         ids, splits = np.full(length - 2, tokenizer.sep_id, np.int32), np.array([0, length - 2])
         special = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id)
@@ -84,7 +85,7 @@ class Runtime:
 
 
 class Classifier(Runtime):
-    """Texts or pairs → labels with probabilities, or numbers where the model was trained for regression.
+    """Takes texts or pairs of texts; gives labels with probabilities, or numbers for regression.
 
     Example:
         >>> classify = Classifier("model.tflite")  # doctest: +SKIP
@@ -96,7 +97,7 @@ class Classifier(Runtime):
 
 
 class Tagger(Runtime):
-    """Texts, or lists of words, → entities with their places in the text.
+    """Takes texts or lists of words; gives entities with their places in the text.
 
     Example:
         >>> find = Tagger("names.tflite")  # doctest: +SKIP
@@ -108,7 +109,7 @@ class Tagger(Runtime):
 
 
 class Answerer(Runtime):
-    """A question and a context, or a list of such pairs, → exact parts of the contexts.
+    """Takes a question and a context, or a list of such pairs; gives exact parts of the contexts.
 
     Example:
         >>> answer = Answerer("answers.tflite")  # doctest: +SKIP
@@ -120,7 +121,7 @@ class Answerer(Runtime):
 
 
 class RelationFinder(Runtime):
-    """Texts with two marked entities → the relations between them, with probabilities.
+    """Takes texts with two marked entities; gives the relations between them, with probabilities.
 
     Example:
         >>> relate = RelationFinder("relations.tflite")  # doctest: +SKIP
@@ -132,7 +133,7 @@ class RelationFinder(Runtime):
 
 
 class AspectJudge(Runtime):
-    """Pairs of a sentence and an aspect → what the sentence says of it; or sentences, with `aspects` for each.
+    """Takes pairs of a sentence and an aspect, or sentences with `aspects`; gives a polarity for each.
 
     Example:
         >>> judge = AspectJudge("aspects.tflite")  # doctest: +SKIP
@@ -142,19 +143,19 @@ class AspectJudge(Runtime):
 
     task = "aspect"
 
-    def __call__(self, texts, *, aspects=None):
-        """An `AspectPolarity` for each pair; with `aspects` a list of them for each sentence."""
+    def __call__(self, texts: Any, *, aspects: list[str] | None = None) -> Any:
+        """Give an `AspectPolarity` for each pair; with `aspects`, a list of them for each sentence."""
         if aspects is None:
             return super().__call__(texts)
         if isinstance(aspects, str):
-            raise TypeError(f"aspects={aspects!r} is one string; expected a list: [{aspects!r}].")
+            raise TypeError(f"Got aspects={aspects!r}, which is one string; expected a list: [{aspects!r}].")
         sentences = [texts] if isinstance(texts, str) else list(texts)
         answers = [super(AspectJudge, self).__call__([(one, aspect) for aspect in aspects]) for one in sentences]
         return answers[0] if isinstance(texts, str) else answers
 
 
 class Chooser(Runtime):
-    """A context and choices, or a list of such, → the choices with their probabilities, the likeliest first.
+    """Takes a context and choices, or a list of such; gives the choices, the likeliest first, with probabilities.
 
     Example:
         >>> choose = Chooser("endings.tflite")  # doctest: +SKIP
@@ -166,7 +167,7 @@ class Chooser(Runtime):
 
 
 class Assistant(Runtime):
-    """Commands → an intent and slots with their places in the text.
+    """Takes commands; gives an intent and slots with their places in the text.
 
     Example:
         >>> understand = Assistant("assistant.tflite")  # doctest: +SKIP
@@ -178,7 +179,7 @@ class Assistant(Runtime):
 
 
 class Embedder(Runtime):
-    """Texts → vectors, float32 `[n, H]`; one text gives one, `[H]`. With it `similarity` and `search`.
+    """Takes texts; gives float32 vectors `[n, H]`, or `[H]` for one text. Has `similarity` and `search`.
 
     Example:
         >>> embed = Embedder("embedder.tflite")  # doctest: +SKIP
@@ -188,19 +189,19 @@ class Embedder(Runtime):
 
     task = "similarity"
 
-    def __call__(self, texts):
-        """The vectors of texts."""
+    def __call__(self, texts: Any) -> np.ndarray:
+        """Give the vectors of texts."""
         vectors = super().__call__(texts)
         return vectors if isinstance(texts, str) or not len(vectors) else np.stack(vectors)
 
-    def similarity(self, first, second) -> np.ndarray:
-        """The cosine of each text with each other, `[n, m]`; vectors that are made already will do as well."""
+    def similarity(self, first: Any, second: Any) -> np.ndarray:
+        """The cosine of each first text with each second, `[n, m]`. Takes texts, or their vectors."""
         from keras_bert.decoding.similarity import cosine_matrix
 
         return cosine_matrix(*map(self._vectors, (first, second)))
 
-    def search(self, queries, collection, *, top: int = 5) -> list:
-        """The texts of a collection that are nearest to each query, as `SentenceEmbedder.search` gives them."""
+    def search(self, queries: Any, collection: Any, *, top: int = 5) -> list:
+        """Find the texts of a collection that are nearest to each query, as `SentenceEmbedder.search` does."""
         from keras_bert.decoding.similarity import search_vectors
 
         if isinstance(queries, str):
@@ -208,7 +209,7 @@ class Embedder(Runtime):
         texts = None if isinstance(collection, np.ndarray) else list(collection)
         return search_vectors(self._vectors(queries), self._vectors(collection), top=top, texts=texts)
 
-    def _vectors(self, given):
+    def _vectors(self, given: Any) -> np.ndarray:
         if isinstance(given, np.ndarray) and given.dtype.kind == "f":
             return given
         return self([given] if isinstance(given, str) else list(given))
@@ -221,11 +222,11 @@ def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
     """Open a file that `export.convert` wrote from a task, or a directory that has it as `model.tflite`.
 
     Args:
-        path: The file. What it says of itself is checked before anything is run.
+        path: The file. Its metadata is checked before anything is run.
         num_threads: Threads of the interpreter.
 
     Returns:
-        A callable: a text or a list of texts → the answers of `task.predict`.
+        A callable that takes a text or a list of texts and gives the answers of `task.predict`.
 
     Example:
         >>> answer = load("model.tflite")  # doctest: +SKIP
@@ -238,23 +239,23 @@ def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
     return runtime(path, metadata, num_threads=num_threads)
 
 
-def _general_runtime(path, task):
-    """The runtime of a task that has none of its own."""
+def _general_runtime(path: Path, task: str) -> type[Runtime]:
+    """The runtime of a task without a subclass."""
     if not _find_task(path, task).writes:
         return Runtime
-    from export.runtime.writer import Writer  # its loop is loaded where there is such a file
+    from export.runtime.writer import Writer  # imported only when a file needs it
 
     return Writer
 
 
-def _find_task(path, name):
+def _find_task(path: Path | str | os.PathLike, name: str) -> ExportedTask:
     try:
         return find_export(name)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def _find_file(path):
+def _find_file(path: str | os.PathLike) -> Path:
     path = Path(path).expanduser()
     path = path / "model.tflite" if path.is_dir() else path
     if not path.is_file():
@@ -263,11 +264,11 @@ def _find_file(path):
 
 
 def make_reader(path: str | os.PathLike, metadata: FileMetadata) -> Reader:
-    """How a file reads; what it says of itself is checked here, before anything is run.
+    """Build the reader of a file. Its metadata is checked here, before anything is run.
 
     Args:
         path: The file's name, for errors.
-        metadata: What it says.
+        metadata: The metadata of the file.
 
     Example:
         >>> make_reader("model.tflite", read_metadata("model.tflite")).sequence_length  # doctest: +SKIP
@@ -275,7 +276,7 @@ def make_reader(path: str | os.PathLike, metadata: FileMetadata) -> Reader:
     """
     limit = metadata.settings.get("sequence_length", 512)
     if type(limit) is not int or limit < 3:
-        raise ValueError(f"{path} has sequence_length={limit!r}; expected a number of tokens, 3 or more.")
+        raise ValueError(f"{path} has sequence_length={limit!r}; expected a number of tokens of at least 3.")
     exported = _find_task(path, metadata.task)
     try:
         reader = exported.reader(
@@ -286,10 +287,10 @@ def make_reader(path: str | os.PathLike, metadata: FileMetadata) -> Reader:
             settings=metadata.settings,
         )
     except ValueError as error:
-        raise ValueError(f"{path} has {error}") from None
+        raise ValueError(f"{path}: {error}") from None
     if missing := [name for name in reader.outputs if name not in metadata.outputs]:
         raise ValueError(
-            f"{path} is for {metadata.task}, has the outputs {list(metadata.outputs)} and not {', '.join(missing)}, "
-            "which do not go together; export it again."
+            f"{path} is for {metadata.task} and has the outputs {list(metadata.outputs)}, which do not go together: "
+            f"expected {', '.join(missing)} too. Export it again."
         )
     return reader

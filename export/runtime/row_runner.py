@@ -1,10 +1,10 @@
-"""A `.tflite` file and rows of tokens → what its graph gives for each row, by name.
+"""Run rows of tokens through the graph of a `.tflite` file, and give its outputs by name.
 
-Takes a file with its metadata, gives `RowRunner`. A room of its own because here alone an interpreter is asked; what
-rows are made of and what outputs mean is the readers'. LiteRT and NumPy alone.
+Only LiteRT and NumPy are needed. Readers make the rows and read the outputs.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,19 +17,19 @@ _INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 
 class RowRunner:
-    """The signatures of a file; each row runs through the shortest that it fits.
+    """The signatures of a file; each row runs through the shortest signature that it fits.
 
     Args:
         path: The file.
-        metadata: What it says of itself.
-        reader: Which of its outputs count, and which of them have a value for each token.
+        metadata: The metadata of the file.
+        reader: Names the outputs to read, and those with a value for each token.
         num_threads: Threads of the interpreter.
     """
 
     def __init__(self, path: Path, metadata: FileMetadata, reader: Reader, num_threads: int):
         self._path, self._interpreter = path, open_interpreter(path, num_threads=num_threads)
         if missing := set(metadata.signatures) - set(self._interpreter.get_signature_list()):
-            raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have.")
+            raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have; export it again.")
         self._lengths = metadata.signatures
         self._runners: dict = {}
         self._outputs, self._token_outputs = reader.outputs, reader.token_outputs
@@ -37,9 +37,9 @@ class RowRunner:
             self._check_signature(path, key, length)
 
     def run(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
-        """The outputs of all rows, one at a time: the files have batch 1.
+        """Run all rows, one at a time, because files have batch 1; give their outputs by name.
 
-        Those with a value for each token come as `[tokens, …]`, without padding, row after row.
+        Outputs with a value for each token have the shape `[tokens, …]`, without padding, row after row.
         """
         ids, splits, second_begins = tokenized.packed()
         rows = [
@@ -48,7 +48,7 @@ class RowRunner:
         ]
         return {name: np.concatenate([row[name] for row in rows]) for name in self._outputs}
 
-    def _run_row(self, ids, second_begins, pad_id):
+    def _run_row(self, ids: np.ndarray, second_begins: int, pad_id: int) -> dict[str, np.ndarray]:
         key, length = next((key, n) for key, n in self._lengths.items() if n is None or n >= len(ids))
         length = len(ids) if length is None else length
         token_ids = np.full((1, length), pad_id, np.int32)
@@ -67,7 +67,7 @@ class RowRunner:
             ) from None
         return {name: self._without_padding(name, outputs[name], len(ids)) for name in self._outputs}
 
-    def _without_padding(self, name, values, tokens):
+    def _without_padding(self, name: str, values: np.ndarray, tokens: int) -> np.ndarray:
         is_of_tokens = name in self._token_outputs
         if values.ndim < 1 + is_of_tokens or len(values) != 1 or (is_of_tokens and values.shape[1] < tokens):
             raise ValueError(
@@ -75,13 +75,15 @@ class RowRunner:
             )
         return values[0, :tokens] if is_of_tokens else values
 
-    def _check_signature(self, path, key, length):
-        """An error where metadata and graph differ, which the interpreter would name by the number of a node."""
+    def _check_signature(self, path: Path, key: str, length: int | None) -> None:
+        """Raise a clear error if metadata and graph differ; LiteRT's own names only the number of a node."""
         inputs = self._runner(key).get_input_details()
         shapes = {name: tuple(map(int, details["shape_signature"])) for name, details in inputs.items()}
         expected = dict.fromkeys(_INPUTS, (1, -1 if length is None else length))
         if shapes != expected:
-            raise ValueError(f"{path}: the signature {key!r} takes {shapes}, not {expected} as its metadata says.")
+            raise ValueError(
+                f"{path}: the signature {key!r} takes {shapes}, not {expected} as the metadata says; export it again."
+            )
         outputs = self._runner(key).get_output_details()
         if missing := [name for name in self._outputs if name not in outputs]:
             raise ValueError(
@@ -89,8 +91,8 @@ class RowRunner:
                 "Export it again."
             )
 
-    def _runner(self, key):
-        """Its tensors are allocated when it first runs, not here."""
+    def _runner(self, key: str) -> Any:
+        """The runner of a signature. Its tensors are allocated when it first runs."""
         if key not in self._runners:
             self._runners[key] = self._interpreter.get_signature_runner(key)
         return self._runners[key]

@@ -1,16 +1,17 @@
-"""BERT's tokenizer where there is no TensorFlow: the Rust `tokenizers`, with the face of `BertTokenizer`.
+"""BERT's tokenizer without TensorFlow, by the Rust library `tokenizers`.
 
-Takes a vocabulary and the tokenizer's settings as they stand in a file, gives flat ids and offsets, the same as the
-graph's. A room of its own because it is the one part of the device runtime that is another library's.
+Takes a vocabulary and settings as a file has them, and gives the same ids and offsets as the tokenizer of the graph,
+with the methods of `BertTokenizer`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 
 class DeviceTokenizer:
-    """A `FlatTokenizer` without special tokens: what stands in a user's text is text.
+    """A `FlatTokenizer` that never reads special tokens in a text: all of a user's text is text.
 
     Args:
         vocabulary: The tokens in the order of their ids; `[PAD]`, `[UNK]`, `[CLS]` and `[SEP]` among them.
@@ -38,11 +39,11 @@ class DeviceTokenizer:
         self._rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
     def tokenize_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of all texts, int32, and where each text begins and ends among them."""
+        """Tokenize texts; give all ids, int32, and where each text begins and ends among them."""
         return _flat(self._encode(self._rust.encode_batch_fast, texts))
 
     def tokenize_flat_with_offsets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Ids of all texts, their splits, and where each token begins and ends in its text, in characters."""
+        """Tokenize texts; give ids, splits, and each token's begin and end in its text, in characters."""
         encodings = self._encode(self._rust.encode_batch, texts)
         offsets = np.array([offset for encoding in encodings for offset in encoding.offsets], np.int32).reshape(-1, 2)
         return *_flat(encodings), offsets[:, 0], offsets[:, 1]
@@ -50,7 +51,7 @@ class DeviceTokenizer:
     def token_to_id(self, token: str) -> int:
         """The id of a token."""
         if token not in self._ids:
-            raise ValueError(f"{token!r} is not one of the {len(self._ids)} tokens.")
+            raise ValueError(f"There is no token {token!r} among the {len(self._ids)} tokens of the vocabulary.")
         return self._ids[token]
 
     def id_to_token(self, index: int) -> str:
@@ -63,7 +64,7 @@ class DeviceTokenizer:
         return len(self.vocabulary)
 
     @staticmethod
-    def _encode(encode, texts):
+    def _encode(encode: Callable[..., list], texts: Sequence[str]) -> list:
         try:
             return encode(list(texts), add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
@@ -72,13 +73,13 @@ class DeviceTokenizer:
             raise
 
 
-def _flat(encodings):
+def _flat(encodings: list) -> tuple[np.ndarray, np.ndarray]:
     ids = [encoding.ids for encoding in encodings]
     splits = np.concatenate([[0], np.cumsum([len(row) for row in ids], dtype=np.int64)]).astype(np.int64)
     return np.array([index for row in ids for index in row], np.int32), splits
 
 
-def _check_text(text):
+def _check_text(text: Any) -> None:
     if not isinstance(text, str):
         raise TypeError(f"Got {type(text).__name__} {str(text)[:40]!r}; expected strings.")
     try:
@@ -86,5 +87,5 @@ def _check_text(text):
     except UnicodeEncodeError as error:
         raise ValueError(
             f"A text has a lone surrogate, {text[error.start]!r}, at character {error.start} of {text[:40]!r}; "
-            "expected text that UTF-8 can write."
+            "expected text that can be written as UTF-8."
         ) from None

@@ -1,7 +1,7 @@
-"""Texts from the `.tflite` file of a `Seq2Seq`: NumPy, LiteRT and `tokenizers`, no TensorFlow and no Keras.
+"""Write texts with the `.tflite` file of a `Seq2Seq`, with NumPy, LiteRT and `tokenizers` only.
 
-`load("model.tflite")` gives a `Writer` for such a file: sources → the same texts as `task.generate`. Its answers take a
-loop, where every other task's file runs once for a row.
+`load("model.tflite")` gives a `Writer` for such a file. It takes sources and gives the same texts as `task.generate`.
+It runs the file in a loop, once for each token; the files of other tasks run once for each row.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from keras_bert.text.tokenized_texts import TokenizedTexts
 
 
 class Writer(Runtime):
-    """Sources → texts.
+    """Takes sources; gives the texts written after them.
 
     Example:
         >>> write = Writer("translator.tflite")  # doctest: +SKIP
@@ -31,13 +31,13 @@ class Writer(Runtime):
     writes = True
     runner_type = WriterRunner
 
-    def __call__(self, texts, **choice) -> Any:
-        """Write behind sources.
+    def __call__(self, texts: Any, **choice: Any) -> Any:
+        """Write texts after sources.
 
         Args:
             texts: Sources: strings, or lists of strings that belong together, such as the turns of a dialogue. One
                 string gives one text.
-            choice: As for `Seq2Seq.generate`: `max_length` (at most what the file has room for), `min_length`,
+            choice: As for `Seq2Seq.generate`: `max_length` (at most the file's own), `min_length`,
                 `sampler` (a name), `num_beams`, `k`, `p`, `temperature`, `length_penalty`, `no_repeat_ngram`, `seed`.
         """
         inputs, is_one = self.reader.inputs(texts)
@@ -47,8 +47,8 @@ class Writer(Runtime):
         answers = self.reader.answers(self.outputs(data.tokenized, **choice), data, inputs)
         return answers[0] if is_one else answers
 
-    def stream(self, text, **choice) -> Iterator[str]:
-        """Write behind one source, and give the text piece by piece as it comes.
+    def stream(self, text: Any, **choice: Any) -> Iterator[str]:
+        """Write a text after one source, and give it piece by piece.
 
         Args:
             text: A source: a string, or a list of strings that belong together.
@@ -57,8 +57,8 @@ class Writer(Runtime):
         settings = self._check(choice)
         if settings.sampler == "beam":
             raise ValueError(
-                "Beams cannot be streamed: which one is the best is known at the end. Call the writer, or use another "
-                "sampler: 'greedy', 'top_k', 'top_p' or 'random'."
+                "Beams cannot be streamed, because the best one is known only at the end. Call the writer, or use "
+                "another sampler: 'greedy', 'top_k', 'top_p' or 'random'."
             )
         (ids,) = source_rows(self.reader.prepare([text]).tokenized)
         pieces = TextStream()
@@ -68,8 +68,8 @@ class Writer(Runtime):
         if piece := pieces.finish():
             yield piece
 
-    def outputs(self, tokenized: TokenizedTexts, **choice) -> dict[str, np.ndarray]:
-        """The ids written behind each source, `written_ids` `[rows, L]`, with padding behind them."""
+    def outputs(self, tokenized: TokenizedTexts, **choice: Any) -> dict[str, np.ndarray]:
+        """The ids written after each source, `written_ids` `[rows, L]`, with padding at the end."""
         settings, tokens = self._check(choice), self._tokens()
         written = np.full((len(tokenized), self._runner.slots), tokens.pad_id, np.int32)
         for row, ids in enumerate(source_rows(tokenized)):
@@ -81,24 +81,26 @@ class Writer(Runtime):
         return {"written_ids": written}
 
     def scores(self, ids: np.ndarray, text: Sequence[int]) -> np.ndarray:
-        """Scores over the vocabulary at every token of a text that is known, and behind it: `[1 + len(text), V]`.
+        """Scores over the vocabulary at every token of a known text, and after it: `[1 + len(text), V]`.
 
         Args:
             ids: The tokens of a source, `[CLS]` first and `[SEP]` last.
-            text: Tokens behind it; fewer than the file has room for.
+            text: The tokens after it; fewer than the most that the file writes.
         """
         return self._runner.scores(ids, text)
 
-    def _check(self, choice):
+    def _check(self, choice: dict[str, Any]) -> TokenChoice:
         settings = TokenChoice(**{"max_length": self._runner.slots, **choice})
         if not isinstance(settings.sampler, str):
-            raise TypeError(f"sampler={settings.sampler!r}: a device takes a name: {', '.join(map(repr, SAMPLERS))}.")
+            raise TypeError(
+                f"Got sampler={settings.sampler!r}; expected a name on a device: {', '.join(map(repr, SAMPLERS))}."
+            )
         if settings.max_length is None or settings.max_length > self._runner.slots:
             raise ValueError(
-                f"max_length={settings.max_length}: the file has room for {self._runner.slots} tokens; export the task "
-                "with a larger target_length."
+                f"Got max_length={settings.max_length}; the file writes at most {self._runner.slots} tokens; pass "
+                "less, or export the task with a larger target_length."
             )
         return settings
 
-    def _tokens(self):
+    def _tokens(self) -> TextTokens:
         return TextTokens.of(self.reader.tokenizer, self._runner.vocabulary)

@@ -1,17 +1,17 @@
-"""The `.tflite` file of a writer and a source → scores of the next token, again and again.
+"""Run the two graphs of a writer's `.tflite` file: read a source, then give the scores of the next token, step by step.
 
-Takes a file with the signatures `read_source` and `next_token`, gives `Continuation`s: each keeps what was written
-behind a source in the caches that go into the graph and come out of it. A room of its own because it is the half of
-writing that asks the interpreter; which token is chosen is `keras_bert/decoding/token_choice.py`'s. LiteRT and NumPy
-alone.
+The signatures are `read_source` and `next_token`. A `Continuation` keeps what was written after a source in caches that
+go into the graph and come out of it. `keras_bert/decoding/token_choice.py` chooses the tokens. Only LiteRT and NumPy
+are needed.
 
-How the graphs are run is said in `keras_bert/tasks/generation/task.py`. Where a file has several lengths, signatures
-end in `_<length>`; `next_tokens` is `next_token` for several beams at a time.
+`keras_bert/tasks/generation/task.py` describes how the graphs are run. If a file has several lengths, its signatures
+end in `_<length>`. `next_tokens` is `next_token` for several beams at once.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,12 +25,12 @@ _ROW_INPUTS = ("token_ids", "segment_ids", "padding_mask")
 Graph = Callable[..., dict[str, np.ndarray]]
 
 
-# === What a file has ===
+# === The graphs of a file ===
 
 
 @dataclass(frozen=True)
 class WriterSizes:
-    """The sizes of a writer's tensors: layers, heads, their width, tokens of a source and of a text."""
+    """The sizes of a writer's tensors: layers, heads, their width, and the tokens of a source and a text."""
 
     layers: int
     heads: int
@@ -39,7 +39,7 @@ class WriterSizes:
     slots: int
 
     def caches(self, part: str, batch: int, slots: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of a part's keys and values, by name.
+        """The shapes of the keys and values of a part (`source`, `target` or `new`), by name.
 
         Example:
             >>> WriterSizes(1, 2, 16, 8, 4).caches("new", 1, 1)
@@ -49,11 +49,11 @@ class WriterSizes:
         return {f"{part}_{kind}_{layer}": shapes[kind] for layer in range(self.layers) for kind in ("keys", "values")}
 
     def read(self) -> tuple[dict, dict]:
-        """What the graph that reads takes and gives."""
+        """The shapes of the inputs and outputs of the graph that reads."""
         return dict.fromkeys(_ROW_INPUTS, (1, self.length)), self.caches("source", 1, self.length)
 
     def step(self, batch: int, vocabulary: int) -> tuple[dict, dict]:
-        """What a graph that goes on takes and gives."""
+        """The shapes of the inputs and outputs of a graph that writes the next token."""
         takes: dict[str, tuple[int, ...]] = dict.fromkeys(("token_ids", "segment_ids", "position_ids"), (batch, 1))
         takes |= {"source_mask": (batch, self.length), "target_mask": (batch, self.slots)}
         takes |= {**self.caches("source", batch, self.length), **self.caches("target", batch, self.slots)}
@@ -62,7 +62,7 @@ class WriterSizes:
 
 @dataclass(frozen=True)
 class WriterGraphs:
-    """The graphs for sources of one length: the one that reads, those that go on by the number of their texts."""
+    """The graphs for sources of one length: one that reads, and those that write, by their batch size."""
 
     sizes: WriterSizes
     vocabulary: int
@@ -75,7 +75,7 @@ class WriterRunner:
 
     Args:
         path: The file, or its bytes.
-        metadata: What it says of itself.
+        metadata: The metadata of the file.
         reader: Its tokenizer and settings.
         num_threads: Threads of the interpreter.
     """
@@ -95,11 +95,13 @@ class WriterRunner:
 
         Args:
             ids: Its tokens, `[CLS]` first and `[SEP]` last.
-            rows: How many texts are to be written behind it, side by side.
+            rows: How many texts to write after it, side by side.
         """
         graphs = next((graphs for graphs in self._graphs if graphs.sizes.length >= len(ids)), None)
         if graphs is None:
-            raise ValueError(f"A source has {len(ids)} tokens; the file takes {self._graphs[-1].sizes.length}.")
+            raise ValueError(
+                f"A source has {len(ids)} tokens; the file takes at most {self._graphs[-1].sizes.length}. Shorten it."
+            )
         row = np.full((1, graphs.sizes.length), self._pad_id, np.int32)
         row[0, : len(ids)] = ids
         is_token = (np.arange(row.shape[1])[None] < len(ids)).astype(np.int32)
@@ -112,19 +114,19 @@ class WriterRunner:
         return Continuation(graphs, source, len(ids), rows)
 
     def scores(self, ids: np.ndarray, text: Sequence[int]) -> np.ndarray:
-        """Scores over the vocabulary at every token of a text that is known, and behind it: `[1 + len(text), V]`.
+        """Scores over the vocabulary at every token of a known text, and after it: `[1 + len(text), V]`.
 
         Args:
             ids: The tokens of a source, as for `begin`.
-            text: Tokens behind it; fewer than the file has room for.
+            text: The tokens after it; fewer than the most that the file writes.
         """
         if len(text) >= self.slots:
-            raise ValueError(f"The text has {len(text)} tokens; the file has room for {self.slots - 1}.")
+            raise ValueError(f"The text has {len(text)} tokens; the file takes at most {self.slots - 1}. Shorten it.")
         scores_of = self.begin(ids)
         return np.concatenate([scores_of(np.array([token])) for token in (self._start_id, *text)])
 
-    def _open(self, key, length):
-        """The graphs of one length; an error where they do not fit together."""
+    def _open(self, key: str, length: int | None) -> WriterGraphs:
+        """Open the graphs of one length, and check that they fit together."""
         names = [key.replace(READ, part, 1) for part in (READ, NEXT, NEXT_OF_BEAMS)]
         found = set(self._interpreter.get_signature_list())
         if not key.startswith(READ) or length is None or not found.issuperset(names[:2]):
@@ -142,25 +144,27 @@ class WriterRunner:
             if (_shapes(graph.get_input_details()), _shapes(graph.get_output_details())) != shapes:
                 raise ValueError(f"{self._path}: the signature {name!r} is not that of a writer; export it again.")
         if batches[0] != 1:
-            raise ValueError(f"{self._path}: {names[1]!r} goes on with {batches[0]} texts, not with one.")
+            raise ValueError(
+                f"{self._path}: the signature {names[1]!r} takes {batches[0]} texts, not one; export it again."
+            )
         return WriterGraphs(sizes, vocabulary, read, dict(zip(batches, steps, strict=True)))
 
 
-def _shapes(details):
+def _shapes(details: dict[str, Any]) -> dict[str, tuple[int, ...]]:
     return {name: tuple(map(int, one["shape_signature"])) for name, one in details.items()}
 
 
-# === Going on ===
+# === Writing ===
 
 
 class Continuation:
-    """A text, or several side by side, behind one source: called with the last tokens, it gives scores of the next.
+    """One text, or several side by side, after a source. Call it with the last tokens to get the scores of the next.
 
     Args:
-        graphs: Those of the source's length.
-        source: What `read_source` gave.
-        tokens: How many the source has.
-        rows: How many texts.
+        graphs: The graphs for the source's length.
+        source: The outputs of `read_source`.
+        tokens: The number of tokens of the source.
+        rows: The number of texts.
 
     Example:
         >>> text = runner.begin(np.array([101, 7592, 102]))  # doctest: +SKIP
@@ -171,21 +175,21 @@ class Continuation:
     def __init__(self, graphs: WriterGraphs, source: dict[str, np.ndarray], tokens: int, rows: int):
         self._graphs, self._tokens, self._rows, self._slot = graphs, tokens, rows, 0
         sizes = graphs.sizes
-        # The last [SEP] of the source is where writing begins: it is kept with what is written.
+        # Writing begins at the last [SEP] of the source, so it is kept with the written tokens.
         self._source = {**source, "source_mask": (np.arange(sizes.length)[None] < tokens - 1).astype(np.int32)}
         self._kept = {
             name: np.zeros(shape, np.float32) for name, shape in sizes.caches("target", rows, sizes.slots).items()
         }
 
     def __call__(self, last: np.ndarray, live: np.ndarray | None = None) -> np.ndarray:
-        """Scores `[rows, V]` of the next tokens.
+        """Give the scores of the next tokens, `[rows, V]`.
 
         Args:
             last: The last tokens `[rows]`.
-            live: Which rows matter, `[rows]`; `None` is all. What is computed one by one leaves the others out.
+            live: Which rows matter, `[rows]`; `None` is all. Rows that are run one by one skip the others.
         """
         if self._slot == 0:
-            parts = [(slice(0, 1), slice(None))]  # all rows are the same yet: one is run for all
+            parts = [(slice(0, 1), slice(None))]  # all rows are still the same: run one for all
         elif self._rows in self._graphs.steps:
             parts = [(slice(None), slice(None))]
         else:
@@ -202,11 +206,11 @@ class Continuation:
         return scores
 
     def keep(self, parents: np.ndarray) -> None:
-        """Go on with these rows, in this order; some may be there twice."""
+        """Continue with these rows, in this order; a row may occur more than once."""
         if not np.array_equal(parents, np.arange(self._rows)):
             self._kept = {name: value[parents] for name, value in self._kept.items()}
 
-    def _run(self, token, rows):
+    def _run(self, token: np.ndarray, rows: slice) -> dict[str, np.ndarray]:
         batch = len(token)
         whole = np.ones_like(token)
         source = self._source if batch == 1 else {k: np.repeat(v, batch, axis=0) for k, v in self._source.items()}

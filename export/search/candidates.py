@@ -1,8 +1,7 @@
-"""What a search may try, as values: which smaller model, stored by which recipe, for which lengths.
+"""Describe what a search may try: which smaller model, with which recipe, for which lengths.
 
-Takes a task and how much data there is; gives rows, cheapest first: the model as it is by every recipe, with a smaller
-vocabulary, with fewer blocks, distilled students, and models that were trained to be quantized. A room of its own
-because these rows are what people read, argue about and change; `search/run.py` obeys them.
+`ModelPlan` says how a model is made from the teacher, `Candidate` which file is made from it. `search/proposals.py`
+lists the usual ones.
 """
 
 import hashlib
@@ -15,31 +14,31 @@ from keras_bert.finetuning.recipes import Recipe as TrainingRecipe
 
 STAGES = ("quantize", "trim", "layers", "distill", "qat")
 
-# `static_int16x8` has no fast kernels on CPUs: whoever has an accelerator for it asks for it.
+# `static_int16x8` has no fast kernels on CPUs, so it is tried only if it is asked for.
 SEARCHED = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4", "all_int4")
 
-# Examples that a student sees in all, however few there are: what starts fresh needs more than what starts trained.
+# How many examples a student sees in total; fresh weights need more than trained ones.
 _FRESH, _STARTED = 320_000, 60_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPlan:
-    """How a smaller model is made from the teacher. With nothing set it is the teacher itself.
+    """How a smaller model is made from the teacher. With nothing set, it is the teacher itself.
 
     Args:
-        name: What to call it.
-        stage: Which of `STAGES` it belongs to.
+        name: The name of the model.
+        stage: One of `STAGES`.
         trim: How often a token must occur in the training texts to stay; `None` keeps the vocabulary.
-        layers: How many of the teacher's blocks stay, those that are missed least; `None` keeps all.
-        heads: How many heads every block keeps, those that matter most; `None` keeps all.
-        neurons: How many neurons every block keeps, those that matter most; `None` keeps all.
-        sizes: The student's sizes that differ from the teacher's, as pairs of names and numbers; with the three above
-            an `embedding_dim` alone.
-        copies: How many copies of each training text, with words replaced by similar ones, are trained on beside it;
-            the teacher says what they mean. For classifiers.
-        training: How it is trained, on the teacher's opinion and the labels; `None` leaves it as it is.
-        start: Another plan, whose finished model this one begins with, instead of the teacher.
-        quantized: The recipe whose rounding it is trained with (quantization-aware).
+        layers: How many of the teacher's blocks to keep, the most important ones; `None` keeps all.
+        heads: How many heads every block keeps, the most important ones; `None` keeps all.
+        neurons: How many neurons every block keeps, the most important ones; `None` keeps all.
+        sizes: The student's sizes that differ from the teacher's, as pairs of names and numbers; together with the
+            three above only `embedding_dim`.
+        copies: How many copies of each training text, with words replaced by similar ones, to train on as well,
+            labelled by the teacher. For classifiers.
+        training: How it is trained on the teacher's outputs and the labels; `None` does not train it.
+        start: Another plan, whose finished model to begin with instead of the teacher.
+        quantized: The recipe for quantization-aware training.
 
     Example:
         >>> ModelPlan(name="2 × 64", stage="distill", sizes=(("num_layers", 2), ("hidden_dim", 64))).needs_training
@@ -58,33 +57,35 @@ class ModelPlan:
     start: "ModelPlan | None" = None
     quantized: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.stage not in STAGES:
-            raise ValueError(f"stage={self.stage!r}: expected one of {', '.join(STAGES)}.")
+            raise ValueError(f"Got stage={self.stage!r}; expected one of {', '.join(STAGES)}.")
         if self.cuts and set(dict(self.sizes)) - {"embedding_dim"}:
             raise ValueError(
-                f"sizes and {', '.join(self.cuts)}: what is left of the teacher has its sizes, but for embedding_dim; "
-                "pass one of the two."
+                f"Got sizes and {', '.join(self.cuts)}, but a teacher with parts removed keeps its sizes, except "
+                "embedding_dim; pass one of the two."
             )
         if self.start is not None and (self.trim is not None or self.cuts or self.sizes):
-            raise ValueError("start is a finished model: what is trimmed, left out or resized belongs to its own plan.")
+            raise ValueError(
+                "Got start, which is a finished model, with changes of its size; put those into the plan of start."
+            )
         if (self.sizes or self.quantized) and self.training is None:
             what = "a student" if self.sizes else "training for quantization"
-            raise ValueError(f"{self.name!r} is {what} and has no training; expected a Recipe that says how.")
+            raise ValueError(f"The plan {self.name!r} is {what} and has no training; pass training=, a Recipe.")
 
     @property
     def cuts(self) -> dict[str, int]:
-        """What stays of the teacher's blocks, heads and neurons, where some are left out."""
+        """How many of the teacher's blocks, heads and neurons stay, where some are removed."""
         found = {"layers": self.layers, "heads": self.heads, "neurons": self.neurons}
         return {name: count for name, count in found.items() if count is not None}
 
     @property
     def needs_training(self) -> bool:
-        """Whether it takes the training data to make it."""
+        """Whether the training data is needed to make it."""
         return self != replace(ModelPlan(), name=self.name, stage=self.stage)
 
     def is_smaller(self, other: "ModelPlan") -> bool:
-        """Whether both are students, or both lost blocks, and this one is no larger in anything."""
+        """Whether both are students, or both have parts removed, and this one is not larger in any size."""
         if self == other or self.start or other.start or (self.trim or 0) < (other.trim or 0):
             return False
         mine, theirs = ({**plan.cuts, **dict(plan.sizes)} for plan in (self, other))
@@ -92,13 +93,13 @@ class ModelPlan:
 
     @property
     def key(self) -> str:
-        """A name for directories: other settings have another."""
+        """A name for directories, unique to the settings."""
         return _key(self.name, repr(self))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A file that may be tried: a model, a recipe of `export.convert`, and its lengths.
+    """A file to try: a model, a recipe of `export.convert`, and its lengths.
 
     Args:
         model: The model.
@@ -114,28 +115,25 @@ class Candidate:
     recipe: str
     lengths: str | tuple[int, ...] = "dynamic"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         find_recipe(self.recipe)
 
     @property
     def name(self) -> str:
-        """Model, recipe and lengths in words."""
+        """The model, recipe and lengths as text."""
         return f"{self.model.name} · {self.recipe} · {describe_lengths(self.lengths)}"
 
     @property
     def key(self) -> str:
-        """A name for directories: other settings have another."""
+        """A name for directories, unique to the settings."""
         return _key(self.name, repr(self))
 
 
 def describe_lengths(lengths: str | Sequence[int]) -> str:
-    """Lengths in words."""
+    """The lengths as text."""
     return "any length" if isinstance(lengths, str) else "/".join(map(str, lengths))
 
 
-def _key(name, content):
+def _key(name: str, content: str) -> str:
     words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return f"{words}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
-
-
-# === The usual ones ===

@@ -1,7 +1,6 @@
-"""What was measured so far → how long the next candidate will take.
+"""Estimate how long the next candidate will take, from the durations so far.
 
-Takes durations of models that were made and files that were tried; gives seconds. A room of its own because a time
-limit is kept by not beginning what cannot be finished, and that is a guess which should be easy to read.
+A time limit is kept by not starting what cannot be finished.
 """
 
 from dataclasses import dataclass, field
@@ -11,11 +10,11 @@ import numpy as np
 from export.search.candidates import Candidate
 from keras_bert.model.config import BertConfig
 
-_TRAINING_PASSES = 3  # forward and backward cost about three times as much as forward alone
+_TRAINING_PASSES = 3  # forward and backward together cost about three times as much as forward
 
 
 def work_of(config: BertConfig) -> float:
-    """Multiplications for a token: the matrices of all blocks, and a little for everything else.
+    """The multiplications for a token: the matrices of all blocks, and a little for everything else.
 
     Example:
         >>> work_of(BertConfig(num_layers=2)) / work_of(BertConfig(num_layers=1)) < 2
@@ -27,13 +26,13 @@ def work_of(config: BertConfig) -> float:
 
 @dataclass
 class Costs:
-    """Remembers what things took.
+    """Records durations and estimates new ones.
 
     Args:
         teacher: The teacher's sizes.
         tokens: The tokens of all training examples.
         examples: How many there are.
-        seconds_per_work: What a multiplication takes, measured; begins with the teacher's pass over the validation.
+        seconds_per_work: The time of a multiplication; at first from the teacher's pass over the validation data.
     """
 
     teacher: BertConfig
@@ -41,7 +40,7 @@ class Costs:
     examples: int
     seconds_per_work: float
     files: list[tuple[float, float]] = field(default_factory=list)  # work and seconds of files that were tried
-    asked: bool = False  # whether the teacher's opinion on the training texts is there
+    asked: bool = False  # whether the teacher's outputs for the training texts are computed
 
     def of_model(self, candidate: Candidate) -> float:
         """Seconds to make the candidate's model."""
@@ -60,14 +59,14 @@ class Costs:
         return work * self.seconds_per_work
 
     def of_file(self, candidate: Candidate) -> float:
-        """Seconds to write and measure the candidate's file: as the one that was most like it."""
+        """Seconds to write and measure the candidate's file: those of the most similar one so far."""
         if not self.files:
             return 0.0
         work = work_of(self.config_of(candidate))
         return min(self.files, key=lambda row: abs(np.log(row[0] / work)))[1]
 
     def config_of(self, candidate: Candidate) -> BertConfig:
-        """The sizes of the candidate's model, but for its vocabulary."""
+        """The sizes of the candidate's model, except its vocabulary."""
         plan = candidate.model
         names = {"layers": "num_layers", "heads": "num_heads", "neurons": "intermediate_dim"}
         changes = dict(plan.sizes) | {names[part]: count for part, count in plan.cuts.items()}
@@ -76,10 +75,10 @@ class Costs:
         return self.teacher.replace(**changes)
 
     def learn(self, candidate: Candidate, model_seconds: float, file_seconds: float) -> None:
-        """Remember what a candidate took."""
+        """Record the durations of a candidate."""
         self.files.append((work_of(self.config_of(candidate)), file_seconds))
         expected = self.of_model(candidate)
         if candidate.model.training is not None and model_seconds and expected:
-            # Half the way towards what was seen: small models pay more for everything else.
+            # Only half of the correction: small models spend more time outside of their matrices.
             self.seconds_per_work *= (model_seconds / expected) ** 0.5
             self.asked = True

@@ -1,8 +1,6 @@
-"""The user's training and validation data → what a search measures with, checked before anything is begun.
+"""Read and check the training and validation data of a search, and score models and files with it.
 
-Takes data in any form that the task's `fit` takes; gives scores of models and files, lengths of rows, texts to
-calibrate with. A room of its own because all tasks are searched in the same way: what differs between them is how they
-read and score, and that is asked for here alone.
+Takes data in any form that the task's `fit` takes; gives scores, lengths of rows, and texts to calibrate with.
 """
 
 import copy
@@ -31,14 +29,14 @@ _CALIBRATION = 256
 
 @dataclass(frozen=True)
 class DeploymentData:
-    """What a search trains and measures with.
+    """The data that a search trains and measures with.
 
     Args:
         validation: Examples with labels.
-        train: The same for training; `None` where there are none.
-        metric: What is measured.
-        seed: Of what is drawn.
-        notes: What is worth knowing of the data, in words.
+        train: The same for training; `None` if there are none.
+        metric: The metric.
+        seed: The seed of random choices.
+        notes: Remarks on the data.
     """
 
     validation: Examples
@@ -55,23 +53,23 @@ class DeploymentData:
         return self._score(task, task.outputs(rows.tokenized), rows)
 
     def score_file(self, task: Task, runtime: Runtime) -> float:
-        """The metric of a task's file, through the device's runtime."""
+        """The metric of a task's file, run by the device runtime."""
         ready, outputs, rows = self.file_outputs(task, runtime)
         return self._score(ready, outputs, rows)
 
     def file_outputs(self, task: Task, runtime: Runtime) -> tuple[Task, dict[str, np.ndarray], PreparedData]:
-        """The task as the file reads, what the file makes of the validation data, and that data."""
+        """The task with the reading settings of the file, the file's outputs for the validation data, and that data."""
         ready = copy.copy(task)
         for name, value in runtime.reader.reading.items():
             setattr(ready, name, value)
         rows = ready.prepare(self.validation.labelled, None)
         return ready, find_export(task.name).to_task(task, runtime.outputs(rows.tokenized), rows.tokenized), rows
 
-    def _score(self, task, outputs, rows):
+    def _score(self, task: Task, outputs: dict, rows: PreparedData) -> float:
         return float(find_export(task.name).score(task, outputs, rows, self.metric))
 
     def difference(self, teacher: Task, task: Task, runtime: Runtime) -> ScoreInterval | None:
-        """A file's score minus the teacher's, with its interval; `None` where parts cannot be measured alone."""
+        """A file's score minus the teacher's, with its interval; `None` if parts cannot be scored alone."""
         rows = teacher.prepare(self.validation.labelled, None)
         models = [(teacher, teacher.outputs(rows.tokenized), rows), self.file_outputs(task, runtime)]
         groups = split_examples(rows.num_examples, self.seed)
@@ -81,11 +79,15 @@ class DeploymentData:
         before, after = (self._score(model, found, data) for model, found, data in models)
         return score_interval(after - before, ours - theirs, rows.num_examples)
 
-    def _scores_without(self, groups, task, outputs, rows):
+    def _scores_without(
+        self, groups: list[np.ndarray], task: Task, outputs: dict, rows: PreparedData
+    ) -> np.ndarray | None:
         labelled = self.validation.labelled
 
-        def prepare(numbers):
-            return task.prepare(type(labelled)(tuple(labelled[int(i)] for i in numbers), labelled.report), None)
+        def prepare(numbers: np.ndarray) -> PreparedData:
+            part = tuple(labelled[int(i)] for i in numbers)
+            report = getattr(labelled, "report", None)  # a task of the user's own may have a plain list
+            return task.prepare(list(part) if report is None else type(labelled)(part, report), None)
 
         return scores_without(groups, lambda found, part: self._score(task, found, part), prepare, rows, outputs)
 
@@ -98,15 +100,15 @@ class DeploymentData:
 
     @property
     def calibration(self) -> list:
-        """Some inputs, drawn by chance, to measure activations with: of the training data, where there is any."""
+        """Some random inputs to calibrate with, from the training data if there is any."""
         inputs = (self.validation if self.train is None else self.train).inputs
         order = np.random.default_rng(self.seed).permutation(len(inputs))[:_CALIBRATION]
         return [inputs[index] for index in order]
 
     def measure_teacher(self, teacher: Task) -> tuple[float, Costs]:
-        """The teacher's score, and from how long that took, what models will cost."""
+        """The teacher's score, and estimates of the cost of models from the time it took."""
         lengths, score = self.row_lengths(teacher), self.score_task(teacher)
-        start = time.perf_counter()  # the first time, a graph was traced
+        start = time.perf_counter()  # a second time, because the first one traced the graph
         self.score_task(teacher)
         spent = (time.perf_counter() - start) / (lengths.sum() * work_of(teacher.config))
         if self.train is None:
@@ -115,7 +117,7 @@ class DeploymentData:
         return score, Costs(teacher.config, int(rows.tokenized.lengths.sum()), rows.num_examples, spent)
 
     def fingerprint(self, teacher: Task) -> str:
-        """A name for this teacher on this data: what was found for it is of no use for another."""
+        """A name for this teacher and this data; results for others cannot be used."""
         told = {**describe_task(teacher), "config": teacher.config.to_dict(), "seed": self.seed, "version": __version__}
         digest = hashlib.sha256(json.dumps(told, sort_keys=True, default=repr).encode())
         for weight in teacher.model.weights:
@@ -127,15 +129,17 @@ class DeploymentData:
         return digest.hexdigest()[:16]
 
 
-def read_data(teacher: Task, train: Any, validation: Any, *, columns: dict | None = None, seed: int = 0):
+def read_data(
+    teacher: Task, train: Any, validation: Any, *, columns: dict | None = None, seed: int = 0
+) -> DeploymentData:
     """Read and check a user's data.
 
     Args:
         teacher: The fine-tuned task.
-        train: What `teacher.fit` takes, as `(x, y)` or as one value; `None` where there is none.
+        train: What `teacher.fit` takes, as `(x, y)` or as one value; `None` if there is none.
         validation: The same, to measure on.
         columns: Columns of files, as for `fit`.
-        seed: Of what is drawn.
+        seed: The seed of random choices.
 
     Example:
         ```python
@@ -143,35 +147,35 @@ def read_data(teacher: Task, train: Any, validation: Any, *, columns: dict | Non
         ```
     """
     if teacher.fresh_heads:
-        raise ValueError(f"The heads of this {type(teacher).__name__} are untrained; fit() it before it is deployed.")
+        raise ValueError(f"The heads of this {type(teacher).__name__} are untrained; call fit() before you deploy it.")
     if validation is None:
-        raise ValueError("There is no validation data; expected labelled examples that the promise is measured on.")
+        raise ValueError("There is no validation data; pass labelled examples to measure the files on.")
     checks, notes = _read(teacher, validation, columns, "validation"), []
     rows = teacher.prepare(checks.labelled, None)
     examples = None
     if train is None:
-        notes.append("no training data: nothing could be trained, and activations were measured on the validation data")
+        notes.append("no training data: nothing could be trained, and files were calibrated with the validation data")
     else:
         examples = _read(teacher, train, columns, "train")
         teacher.check_training(teacher.prepare(examples.labelled, None))
         if both := _count_common(examples, checks):
-            notes.append(f"{both:,} of {len(checks.inputs):,} validation inputs are in the training data, too")
+            notes.append(f"{both:,} of {len(checks.inputs):,} validation inputs are also in the training data")
     metric = find_export(teacher.name).metric(teacher, rows)
     return DeploymentData(checks, examples, metric, seed, (*notes, *rows.notes))
 
 
-def _read(teacher, given, columns, name):
+def _read(teacher: Task, given: Any, columns: dict | None, name: str) -> Examples:
     x, y = given if is_pair_of_xy(given) else (given, None)
     try:
         examples = read_examples(teacher, x, y, **(columns or {}))
         if examples.labelled is None:
-            raise ValueError("it has no labels")
-        teacher.prepare(examples.labelled, None)  # labels that the teacher does not know are an error here
+            raise ValueError("It has no labels; pass labelled examples.")
+        teacher.prepare(examples.labelled, None)  # raises an error for labels that the teacher does not know
     except ValueError as error:
         raise ValueError(f"The {name} data cannot be used: {error}") from error
     return examples
 
 
-def _count_common(train, validation):
+def _count_common(train: Examples, validation: Examples) -> int:
     seen = set(map(repr, train.inputs))
     return sum(repr(given) in seen for given in validation.inputs)

@@ -1,12 +1,11 @@
-"""Two sets of outputs on the same examples → how much of a difference in score is chance.
+"""Compute a confidence interval for the difference between two scores on the same examples.
 
-Takes a task's labelled data and what two models make of it; gives the difference with its interval. A room of its own
-because every metric of every task needs it: F1 of entities is no mean over examples, so nothing is assumed of the
-metric but that it can be measured on a part of the data.
+It works for every metric that can be computed on a part of the data, also for those that are not a mean over examples,
+such as F1 of entities.
 
-Delete-a-group jackknife: the difference without each twentieth of the examples says how much it hangs on which examples
-there happen to be. One example is added to either side, as if it had been gained and another lost: without that,
-answers that are all the same on ten examples would pass for certain (Agresti and Min 2005, for paired shares).
+It is a delete-a-group jackknife: the difference without each twentieth of the examples shows how much it depends on the
+choice of examples. One example is added to either side, as if one had been gained and another lost. Otherwise, equal
+answers on ten examples would look certain (Agresti and Min 2005, for paired shares).
 """
 
 from collections.abc import Callable
@@ -22,12 +21,12 @@ _T = 2.093  # Student's t for 95 % and 19 degrees of freedom
 
 @dataclass(frozen=True)
 class ScoreInterval:
-    """A difference in score, with the interval that holds the true one in 95 of 100 cases.
+    """A difference in score, with its 95 % confidence interval.
 
     Args:
         difference: The second score minus the first.
         low, high: The interval.
-        examples: How many it was measured on.
+        examples: The number of examples.
     """
 
     difference: float
@@ -37,7 +36,7 @@ class ScoreInterval:
 
     @property
     def half_width(self) -> float:
-        """How far the interval goes to either side."""
+        """Half the width of the interval."""
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
@@ -45,7 +44,7 @@ class ScoreInterval:
 
 
 def least_half_width(examples: int) -> float:
-    """The narrowest interval that so many examples can give: that of answers which are all the same.
+    """The narrowest half width that this many examples can give: when all answers are the same.
 
     Example:
         >>> round(least_half_width(98), 3)
@@ -55,7 +54,7 @@ def least_half_width(examples: int) -> float:
 
 
 def needed_examples(half_width: float) -> int:
-    """How many examples an interval of that half width takes at least.
+    """The fewest examples that can give an interval of that half width.
 
     Example:
         >>> needed_examples(0.01)
@@ -65,7 +64,7 @@ def needed_examples(half_width: float) -> int:
 
 
 def split_examples(count: int, seed: int = 0) -> list[np.ndarray]:
-    """The numbers of the examples in twenty groups, by chance; each example by itself where there are fewer."""
+    """Split the numbers of the examples into twenty random groups, or one for each if there are fewer examples."""
     return np.array_split(np.random.default_rng(seed).permutation(count), min(_GROUPS, count))
 
 
@@ -76,17 +75,17 @@ def scores_without(
     rows: PreparedData,
     outputs: dict[str, np.ndarray],
 ) -> np.ndarray | None:
-    """The score of a model on all examples but those of each group.
+    """Score a model on all examples except those of each group.
 
     Args:
-        groups: Numbers of examples, as `split_examples` gives them.
-        measure: Takes outputs and prepared data, gives a score.
-        prepare: Takes numbers of examples, gives them as prepared data.
+        groups: Numbers of examples, from `split_examples`.
+        measure: Function of outputs and prepared data; gives a score.
+        prepare: Function of numbers of examples; gives their prepared data.
         rows: All examples as prepared data.
-        outputs: What the model makes of all rows: `[rows, …]`, or `[tokens, …]` without padding.
+        outputs: The model's outputs for all rows: `[rows, …]`, or `[tokens, …]` without padding.
 
     Returns:
-        A score for each group; `None` where the rows of an example depend on which others there are.
+        A score for each group; `None` if the rows of an example depend on the other examples.
     """
     scores = []
     for group in groups:
@@ -101,11 +100,11 @@ def scores_without(
 
 
 def score_interval(difference: float, parts: np.ndarray, examples: int) -> ScoreInterval:
-    """The interval of a difference between two scores.
+    """Compute the interval of a difference between two scores.
 
     Args:
-        difference: On all examples.
-        parts: The same without each group of examples.
+        difference: The difference on all examples.
+        parts: The difference without each group of examples.
         examples: How many examples there are.
 
     Example:
@@ -117,7 +116,7 @@ def score_interval(difference: float, parts: np.ndarray, examples: int) -> Score
     return ScoreInterval(float(difference), float(difference - half), float(difference + half), examples)
 
 
-def _take(outputs, rows, chosen):
+def _take(outputs: dict[str, np.ndarray], rows: PreparedData, chosen: np.ndarray) -> dict[str, np.ndarray]:
     """The outputs of some rows."""
     lengths = np.asarray(rows.tokenized.lengths)
     tokens = np.isin(np.repeat(np.arange(len(lengths)), lengths), chosen)

@@ -1,14 +1,16 @@
-"""A plan and a teacher → the smaller model, trained, on the disk: made once, taken from there afterwards.
+"""Make and train the model of a plan, and keep it on disk.
 
-Takes `ModelPlan`s, gives tasks. A room of its own because several files are made from one model, a search that was
-killed goes on with the models that it has, and each way to a smaller model is a function of its own elsewhere.
+Takes `ModelPlan`s and gives tasks. Several files are made from one model, and an interrupted search continues with the
+models that it has.
 """
 
 import json
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from export.compression.heads import remove_heads, remove_neurons
 from export.compression.layers import remove_layers
@@ -29,18 +31,22 @@ from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.base.task import Task
 
 _DONE = "done.json"
-_REMOVE = {"heads": remove_heads, "layers": remove_layers, "neurons": remove_neurons}
+_REMOVE: dict[str, Callable[..., tuple[Task, Any]]] = {
+    "heads": remove_heads,
+    "layers": remove_layers,
+    "neurons": remove_neurons,
+}
 
 
 @dataclass(frozen=True)
 class BuiltModel:
-    """A model that a plan gave.
+    """A model made from a plan.
 
     Args:
         task: The model as a task.
         score: The metric on the validation data, in Keras.
-        seconds: What making it took.
-        notes: What was done, in words.
+        seconds: The time to make it.
+        notes: What was done, as text.
     """
 
     task: Task
@@ -54,7 +60,7 @@ class ModelMaker:
 
     Args:
         teacher: The fine-tuned task.
-        data: What to train on; its validation data decides on the weights that are kept.
+        data: The data to train on; its validation data decides which weights to keep.
         teacher_score: The teacher's metric on the validation data.
         directory: Where models are kept.
         verbose: As for `fit`.
@@ -65,79 +71,87 @@ class ModelMaker:
         self.train, self.validation = data.train, data.validation
         self.directory, self.verbose = directory, verbose
         self._augmented: dict[int, Examples] = {}
-        self._last: tuple[str, BuiltModel] | None = None  # of several files in a row, most share a model
+        self._last: tuple[str, BuiltModel] | None = None  # successive files often share a model
 
     def is_made(self, plan: ModelPlan) -> bool:
-        """Whether the model is there already."""
+        """Whether the model exists already."""
         return not plan.needs_training or (self.directory / plan.key / _DONE).is_file()
 
     def make(self, plan: ModelPlan) -> BuiltModel:
-        """The model of a plan; from the disk where it was made before."""
+        """Give the model of a plan, from disk if it was made before."""
         if not plan.needs_training:
             return BuiltModel(self.teacher, self.teacher_score)
         if self._last is None or self._last[0] != plan.key:
             self._last = (plan.key, self._open(plan) if self.is_made(plan) else self._build(plan))
         return self._last[1]
 
-    def _open(self, plan):
+    def _open(self, plan: ModelPlan) -> BuiltModel:
         place = self.directory / plan.key
         known = json.loads((place / _DONE).read_text(encoding="utf-8"))
         return BuiltModel(load_task(place / "task"), known["score"], known["seconds"], tuple(known["notes"]))
 
-    def _build(self, plan):
-        if self.train is None:
-            raise ValueError(f"{plan.name!r} is made from training data, and there is none; pass train=.")
+    def _build(self, plan: ModelPlan) -> BuiltModel:
+        self._training_data(plan)
         place, start = self.directory / plan.key, time.perf_counter()
         task, notes = self._shrink(plan) if plan.start is None else (self._copy_of(plan.start), ())
         if plan.training is not None:
             task = self._train(plan, task, place / "state")
         built = BuiltModel(task, self.data.score_task(task), time.perf_counter() - start, notes)
-        shutil.rmtree(place / "task", ignore_errors=True)  # half of one, where a run was killed
+        shutil.rmtree(place / "task", ignore_errors=True)  # from an interrupted run
         task.save(place / "task")
         known = {"score": built.score, "seconds": built.seconds, "notes": notes, "plan": repr(plan)}
         write_whole(place / _DONE, json.dumps(known, ensure_ascii=False) + "\n")
         shutil.rmtree(place / "state", ignore_errors=True)
         return built
 
-    def _copy_of(self, plan):
-        """The finished model of a plan, to be changed: its own stays as it is."""
+    def _copy_of(self, plan: ModelPlan) -> Task:
+        """A copy of the finished model of a plan, to be changed."""
         task = self.make(plan).task
         twin = task.on_encoder(task.config)
         copy_weights(task.model, twin.model)
         twin.fresh_heads = False
         return twin
 
-    # === Smaller ===
+    # === Sizes ===
 
-    def _shrink(self, plan):
-        """The teacher with fewer tokens, blocks and numbers; gives the task and what was done."""
+    def _shrink(self, plan: ModelPlan) -> tuple[Task, tuple[str, ...]]:
+        """Make the teacher smaller as the plan says; give the task and notes on what was done."""
         task, notes = self.teacher, []
         if plan.trim is not None:
             texts, others = (flat_texts(part) for part in (self._texts(plan).inputs, self.validation.inputs))
             task, report = trim_vocabulary(task, texts, held_out=others, min_count=plan.trim)
             notes.append(str(report))
         for part, keep in plan.cuts.items():
-            task, report = _REMOVE[part](task, self.train.labelled, keep=keep, verbose=False)
+            task, report = _REMOVE[part](task, self._training_data(plan).labelled, keep=keep, verbose=False)
             notes.append(str(report))
         if plan.sizes:
-            seed = plan.training.seeds[0]
-            task = make_student(task, seed=seed, verbose=False, **dict(plan.sizes))
+            seed = 0 if plan.training is None else plan.training.seeds[0]
+            sizes: dict[str, Any] = dict(plan.sizes)
+            task = make_student(task, seed=seed, verbose=False, **sizes)
         return task, tuple(notes)
 
     # === Training ===
 
-    def _texts(self, plan):
-        """The training data, with copies where the plan asks for them."""
+    def _training_data(self, plan: ModelPlan) -> Examples:
+        if self.train is None:
+            raise ValueError(f"The model {plan.name!r} needs training data, and there is none; pass train=.")
+        return self.train
+
+    def _texts(self, plan: ModelPlan) -> Examples:
+        """The training data, with augmented copies if the plan asks for them."""
         if not plan.copies:
-            return self.train
+            return self._training_data(plan)
         if plan.copies not in self._augmented:
             self._augmented[plan.copies] = self._augment(plan)
         return self._augmented[plan.copies]
 
-    def _augment(self, plan):
-        rows = self.train.labelled
+    def _augment(self, plan: ModelPlan) -> Examples:
+        rows = self._training_data(plan).labelled
         if not find_export(self.teacher.name).plain_rows:
-            raise ValueError(f"copies={plan.copies} are for classifiers of texts; this is {self.teacher.name}.")
+            raise ValueError(
+                f"Got copies={plan.copies}, which are for classifiers of texts; this is {self.teacher.name}. Use "
+                "copies=0."
+            )
         more = augment(
             rows.texts,
             rows.pairs if rows.has_pairs else None,
@@ -149,10 +163,10 @@ class ModelMaker:
         inputs = more.texts if more.pairs is None else list(zip(more.texts, more.pairs, strict=True))
         labels = rows.labels
         spread = [labels[row] for row in more.rows]
-        return Examples(inputs, as_rows(inputs, spread, numeric=self.teacher.kind == "regression"))
+        return Examples(inputs, as_rows(inputs, spread, numeric=getattr(self.teacher, "kind", None) == "regression"))
 
-    def _train(self, plan, task, state):
-        """Train a smaller model on what the teacher thinks and on the labels."""
+    def _train(self, plan: ModelPlan, task: Task, state: Path) -> Task:
+        """Train a smaller model on the teacher's outputs and the labels."""
         options = {
             "validation_data": self.validation.labelled,
             "recipe": plan.training,
@@ -161,10 +175,10 @@ class ModelMaker:
             "verbose": self.verbose,
         }
         if plan.copies:
-            options["label_weight"] = 0.0  # a word more or less may change what a text means
+            options["label_weight"] = 0.0  # another word may change the label of a text
         rows = self._texts(plan).labelled
         if plan.quantized is None:
-            # What is left of the teacher is as wide: its last states say more than its answers do.
+            # A student of the same width can learn from the teacher's last states, which say more than its answers.
             is_wide = plan.cuts and not plan.sizes and find_export(self.teacher.name).matches_states
             losses = [Logits(), Hidden()] if is_wide else None
             distill(self.teacher, task, rows, losses=losses, **options)
@@ -173,8 +187,8 @@ class ModelMaker:
         return task
 
 
-def flat_texts(inputs) -> list[str]:
-    """All strings in what a task takes: texts, pairs, words, contexts with choices, texts with marked entities.
+def flat_texts(inputs: Any) -> list[str]:
+    """Collect all strings in a task's inputs: texts, pairs, words, contexts with choices, marked texts.
 
     Example:
         >>> flat_texts(["a", ("b", ["c", "d"])])

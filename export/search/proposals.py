@@ -1,7 +1,8 @@
-"""The candidates that a search tries for a task, smallest changes first."""
+"""List the candidates that a search tries for a task, smallest changes first."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -9,20 +10,21 @@ from export.recipes import RECIPES, find_recipe
 from export.search.candidates import _FRESH, _STARTED, SEARCHED, Candidate, ModelPlan
 from export.tasks.base.registry import find_export
 from keras_bert.finetuning.recipes import Recipe as TrainingRecipe
+from keras_bert.model.config import BertConfig
 
 # Shares of the teacher's blocks, heads and neurons that lean students keep.
 _LEAN = ((2 / 3, 1 / 3, 1 / 3), (1 / 2, 1 / 3, 1 / 4))
 
 
-# Fewer texts do not have the words that will be asked: by 743 of them a trimmed model lost 9 points, by 67,000 0.7.
+# With fewer texts than this, too many words of later inputs are missing to trim the vocabulary.
 _TRIMMED_BY = 10_000
 
 
-_AUGMENTED = 20_000  # up to so many texts, copies with replaced words are worth their teacher's time
+_AUGMENTED = 20_000  # up to this many texts, copies with replaced words are worth the time
 
 
 def list_candidates(
-    task,
+    task: Any,
     *,
     examples: int,
     row_lengths: Sequence[int] = (),
@@ -30,16 +32,16 @@ def list_candidates(
     lengths: str | int | Sequence[int] | None = None,
     seed: int = 0,
 ) -> tuple[Candidate, ...]:
-    """The candidates that `deploy` tries unless it is given others, cheapest first.
+    """List the candidates that `deploy` tries by default, cheapest first.
 
     Args:
         task: The fine-tuned task.
-        examples: How many training examples there are; 0 leaves all out that has to be trained.
-        row_lengths: The tokens of some rows like those that the file will see: files for several lengths go by them.
-        recipes: Names of recipes; `None` takes all but `static_int16x8`.
+        examples: How many training examples there are; 0 leaves out all candidates that need training.
+        row_lengths: The tokens of some typical rows; they decide the lengths of files with several lengths.
+        recipes: Names of recipes; `None` takes all except `static_int16x8`.
         lengths: `"dynamic"`, `"fixed"` for several that suit `row_lengths`, or one or several numbers of tokens, for
-            apps whose runtime takes no other; `None` tries dynamic and fixed ones.
-        seed: Of the training.
+            apps whose runtime needs fixed lengths; `None` tries dynamic and fixed ones.
+        seed: The seed of the training.
 
     Example:
         ```python
@@ -50,7 +52,7 @@ def list_candidates(
     """
     recipes = SEARCHED if recipes is None else tuple(recipes)
     if not recipes:
-        raise ValueError(f"recipes=[] leaves nothing to try; expected some of {', '.join(RECIPES)}.")
+        raise ValueError(f"Got recipes=[]; expected at least one of {', '.join(RECIPES)}.")
     kinds = _kinds_of_lengths(lengths, spread_lengths(row_lengths, task.sequence_length))
     found = [Candidate(recipe=recipe, lengths=kind) for recipe in recipes for kind in kinds]
     if not examples:
@@ -59,23 +61,24 @@ def list_candidates(
     for plan in plans:
         found += [Candidate(model=plan, recipe=recipe, lengths=kinds[0]) for recipe in _smallest(recipes)]
     for plan in _quantized_plans(plans, recipes, examples, seed):
-        found.append(Candidate(model=plan, recipe=plan.quantized, lengths=kinds[0]))
+        if plan.quantized is not None:
+            found.append(Candidate(model=plan, recipe=plan.quantized, lengths=kinds[0]))
     return tuple(found)
 
 
-def _kinds_of_lengths(asked, several):
-    """What a search is to try of lengths; the first is for models that take long to make."""
+def _kinds_of_lengths(asked: Any, several: tuple[int, ...]) -> tuple[str | tuple[int, ...], ...]:
+    """The lengths to try; the first is used for models that take long to make."""
     if asked is None:
         return "dynamic", several
     if isinstance(asked, str):
         if asked not in ("dynamic", "fixed"):
-            raise ValueError(f"lengths={asked!r}: expected 'dynamic', 'fixed', or numbers of tokens.")
+            raise ValueError(f"Got lengths={asked!r}; expected 'dynamic', 'fixed', or numbers of tokens.")
         return (several if asked == "fixed" else asked,)
     return (tuple(int(length) for length in np.atleast_1d(asked)),)
 
 
 def spread_lengths(row_lengths: Sequence[int], longest: int) -> tuple[int, ...]:
-    """Lengths that half of the rows fit, nine in ten, and all.
+    """Lengths that fit half of the rows, nine in ten, and all.
 
     Example:
         >>> spread_lengths([5, 9, 9, 30], 64)
@@ -85,17 +88,17 @@ def spread_lengths(row_lengths: Sequence[int], longest: int) -> tuple[int, ...]:
     return tuple(sorted({min(longest, int(-(-value // 8) * 8)) for value in quantiles} | {longest}))
 
 
-def _smallest(recipes):
-    """Of each kind of weights and tables the first recipe; integers alone, where there are such."""
-    by_kind = {}
+def _smallest(recipes: Sequence[str]) -> list[str]:
+    """The first recipe of each kind of weights and tables; only integer ones if there are any."""
+    by_kind: dict[tuple[str, str], str] = {}
     for recipe in recipes:
         by_kind.setdefault((find_recipe(recipe).weights, find_recipe(recipe).tables), recipe)
     integers = [recipe for (weights, _), recipe in by_kind.items() if weights.startswith("int")]
     return integers or list(by_kind.values())[:1]
 
 
-def _plans(task, examples, seed):
-    """Models that are smaller than the teacher, in the order of what they cost."""
+def _plans(task: Any, examples: int, seed: int) -> list[ModelPlan]:
+    """Models that are smaller than the teacher, in the order of their cost."""
     plans = [ModelPlan(name="trimmed", stage="trim", trim=1)]
     layers = task.config.num_layers
     training = _training("blocks", examples, _STARTED, 5e-5, seed)
@@ -110,7 +113,9 @@ def _plans(task, examples, seed):
                 name=f"lean {cuts['layers']}×{cuts['heads']}×{cuts['neurons']}",
                 stage="distill",
                 trim=trim,
-                **cuts,
+                layers=cuts["layers"],
+                heads=cuts["heads"],
+                neurons=cuts["neurons"],
                 copies=copies,
                 training=_training("lean", examples * (1 + copies), 2 * _STARTED, 2e-4, seed),
             )
@@ -131,10 +136,11 @@ def _plans(task, examples, seed):
     return plans
 
 
-def lean_sizes(config) -> list[dict[str, int]]:
-    """What stays of a teacher in students that are made by leaving out what matters least. They start from its weights,
-    so they need less data than narrow ones that start fresh. The token table stays as wide as it is: four bits of all
-    its directions are worth more than eight bits of half of them.
+def lean_sizes(config: BertConfig) -> list[dict[str, int]]:
+    """Sizes of students that are made by removing the teacher's least important parts.
+
+    They start from the teacher's weights, so they need less data than narrow students that start fresh. The token table
+    keeps its width: with four bits and all directions it is better than with eight bits and half of them.
 
     Example:
         >>> lean_sizes(BertConfig(num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim=1536))[0]
@@ -151,8 +157,8 @@ def lean_sizes(config) -> list[dict[str, int]]:
     return [cuts for place, cuts in enumerate(found) if cuts not in found[:place]]
 
 
-def student_sizes(config) -> list[dict[str, int]]:
-    """Sizes of students of a teacher, largest first: fewer blocks, half the width, a third of it.
+def student_sizes(config: BertConfig) -> list[dict[str, int]]:
+    """Sizes of students of a teacher, largest first: fewer blocks, then half the width, then a third.
 
     Example:
         >>> [sizes["hidden_dim"] for sizes in student_sizes(BertConfig(num_layers=6, num_heads=12, hidden_dim=384))]
@@ -174,8 +180,8 @@ def student_sizes(config) -> list[dict[str, int]]:
     return [sizes for place, sizes in enumerate(found) if sizes not in found[:place]]
 
 
-def _training(name, examples, total, learning_rate, seed, **changes):
-    """A recipe that passes over the data until `total` examples were seen, but 2 to 60 times."""
+def _training(name: str, examples: int, total: int, learning_rate: float, seed: int, **changes: Any) -> TrainingRecipe:
+    """A training recipe that runs until `total` examples were seen, with 2 to 60 epochs."""
     return TrainingRecipe(
         name=name,
         learning_rate=learning_rate,
@@ -187,8 +193,8 @@ def _training(name, examples, total, learning_rate, seed, **changes):
     )
 
 
-def _quantized_plans(plans, recipes, examples, seed):
-    """The trimmed teacher and the students, trained for recipes that cost accuracy otherwise."""
+def _quantized_plans(plans: list[ModelPlan], recipes: Sequence[str], examples: int, seed: int) -> list[ModelPlan]:
+    """The trimmed teacher and the students, trained for recipes that lose accuracy otherwise."""
     training = _training("quantized", examples, _STARTED // 2, 2e-5, seed)
     smallest = "all_int4" if "all_int4" in recipes else "weight_int4"
     return [
@@ -198,7 +204,7 @@ def _quantized_plans(plans, recipes, examples, seed):
             start=plan,
             quantized=recipe,
             training=training
-            if plan.training is None
+            if plan.training is None or plan.training.learning_rate is None
             else replace(training, learning_rate=plan.training.learning_rate / 5),
         )
         for plan in plans

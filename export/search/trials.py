@@ -1,8 +1,7 @@
-"""Candidates that were tried → a table of rows, the best of them, and the one to take.
+"""Collect the trials of a search, and choose the best.
 
-Takes measurements, gives `Trial` rows (as JSON and back), the Pareto front, and the choice: the smallest within the
-budget. A room of its own because the search, the report and the command line speak of the same rows, and none of this
-needs a model.
+`Trial` is a row of the search's table, as JSON and back. `pareto_front` finds the trials that no other beats, `choose`
+the smallest within the budget.
 """
 
 import json
@@ -15,12 +14,12 @@ from export.search.candidates import Candidate, describe_lengths
 from keras_bert.system.atomic_files import write_whole
 
 MEASURED, FAILED, SKIPPED = "measured", "failed", "skipped"
-_SAME_SIZE = 1.02  # files this close in size count as equally small: then the faster one is taken
+_SAME_SIZE = 1.02  # files this close in size count as equal, and the faster one is taken
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What became of a candidate.
+    """The result of a candidate.
 
     Args:
         key: The candidate's key.
@@ -28,16 +27,16 @@ class Trial:
         stage: Its stage.
         model: The name of its model.
         recipe: Its recipe.
-        lengths: Its lengths, in words.
+        lengths: Its lengths, as text.
         status: `"measured"`, `"failed"` or `"skipped"`.
         note: Why it failed or was skipped.
-        score: The task's metric on the validation data, of the file.
+        score: The task's metric of the file, on the validation data.
         model_score: The same of the Keras model that the file was made from.
         num_bytes: The size of the file.
         milliseconds: The mean time of a validation text, batch 1, one thread.
-        teacher_milliseconds: That of the teacher's float32 file, in turn with it.
-        parameters: How many the model has.
-        seconds: What trying it took; `model_seconds` of them to make and train the model.
+        teacher_milliseconds: The time of the teacher's float32 file, measured in turn with it.
+        parameters: The number of parameters of the model.
+        seconds: The time of the trial; `model_seconds` of it to make and train the model.
     """
 
     key: str
@@ -48,19 +47,19 @@ class Trial:
     lengths: str
     status: str
     note: str = ""
-    # `Any` instead of `float | None`: numbers wherever `is_measured` says so, and nobody asks elsewhere.
+    # `Any` instead of `float | None`: they are numbers if `is_measured`, and are not used otherwise.
     score: Any = None
     model_score: Any = None
     num_bytes: Any = None
     milliseconds: Any = None
     teacher_milliseconds: Any = None
-    parameters: int | None = None
+    parameters: Any = None
     seconds: float = 0.0
     model_seconds: float = 0.0
 
     @classmethod
-    def of(cls, candidate: Candidate, status: str, **numbers) -> "Trial":
-        """The row of a candidate."""
+    def of(cls, candidate: Candidate, status: str, **numbers: Any) -> "Trial":
+        """Make the trial of a candidate."""
         return cls(
             key=candidate.key,
             name=candidate.name,
@@ -79,16 +78,16 @@ class Trial:
 
     @property
     def speedup(self) -> float | None:
-        """How many times as fast as the teacher's float32 file it is."""
+        """How many times faster than the teacher's float32 file it is."""
         return self.teacher_milliseconds / self.milliseconds if self.milliseconds else None
 
     def save(self, path: Path) -> None:
-        """Write the row as JSON."""
+        """Write the trial as JSON."""
         write_whole(path, json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> "Trial | None":
-        """Read the row; `None` where there is none, or one of another version."""
+        """Read a trial; `None` if there is none, or one of another version."""
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
             return cls(**{field.name: values[field.name] for field in fields(cls)})
@@ -97,23 +96,23 @@ class Trial:
 
 
 def pareto_front(trials: Sequence[Trial]) -> list[Trial]:
-    """The rows that no other beats or equals in all of score, size and time; smallest first."""
+    """The trials that no other beats in all of score, size and time; smallest first."""
     measured = [trial for trial in trials if trial.is_measured]
     front = [trial for trial in measured if not any(_beats(other, trial) for other in measured)]
     return sorted(front, key=lambda trial: (trial.num_bytes, trial.milliseconds))
 
 
-def _beats(one, other):
+def _beats(one: Trial, other: Trial) -> bool:
     better = (one.score >= other.score, one.num_bytes <= other.num_bytes, one.milliseconds <= other.milliseconds)
     strictly = (one.score, -one.num_bytes, -one.milliseconds) != (other.score, -other.num_bytes, -other.milliseconds)
     return all(better) and strictly
 
 
 def choose(trials: Sequence[Trial], least: float) -> tuple[Trial, bool]:
-    """The row to take, and whether it keeps the promise.
+    """Choose a trial, and say whether it keeps the budget.
 
-    Of those with a score of at least `least` the smallest; where several are as small, the fastest. Where there are
-    none, the one with the best score.
+    Takes the smallest with a score of at least `least`; among equally small ones, the fastest. If there is none, takes
+    the one with the best score.
 
     Example:
         >>> chosen, kept = choose(trials, 0.90 - 0.01)  # doctest: +SKIP
@@ -121,7 +120,7 @@ def choose(trials: Sequence[Trial], least: float) -> tuple[Trial, bool]:
     measured = [trial for trial in trials if trial.is_measured]
     if not measured:
         reasons = "; ".join(f"{trial.name}: {trial.note}" for trial in trials[:5])
-        raise RuntimeError(f"No candidate could be measured ({reasons}); see the notes, and give it more time.")
+        raise RuntimeError(f"No candidate could be measured ({reasons}); fix the errors, or allow more time.")
     within = [trial for trial in measured if trial.score >= least - 1e-9]
     if not within:
         return max(measured, key=lambda trial: (trial.score, -trial.num_bytes)), False
@@ -131,7 +130,7 @@ def choose(trials: Sequence[Trial], least: float) -> tuple[Trial, bool]:
 
 
 def as_table(trials: Sequence[Trial], *, metric: str, chosen: Trial | None = None) -> str:
-    """The rows as lines of text; a star marks the one that was taken."""
+    """The trials as lines of text; a star marks the chosen one."""
     width = max(len(trial.name) for trial in trials)
     lines = [f"  {'candidate':<{width}}{metric:>14}{'MB':>9}{'ms':>9}{'faster':>9}"]
     for trial in trials:

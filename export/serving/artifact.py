@@ -1,7 +1,4 @@
-"""What `save_serving` wrote, as a value that prints as a small table.
-
-A room of its own because it is plain data: nothing here needs TensorFlow.
-"""
+"""Describe what `save_serving` wrote, as values that print as a small table."""
 
 import shlex
 from collections.abc import Iterable
@@ -13,7 +10,7 @@ IMAGE = "tensorflow/serving:2.19.1"
 
 @dataclass(frozen=True)
 class ServedSignature:
-    """A signature as it stands in the file."""
+    """A signature of a written SavedModel."""
 
     name: str
     method: str
@@ -23,16 +20,16 @@ class ServedSignature:
 
 @dataclass(frozen=True)
 class ServingArtifact:
-    """A version that was written; prints as a small table.
+    """A written version; prints as a small table.
 
     Args:
         path: `<directory>/<version>`.
-        name: What requests call the model.
+        name: The model's name in requests.
         version: The number of the version.
-        signatures: What it takes and gives.
-        num_bytes: Of all files.
+        signatures: Its signatures, with their inputs and outputs.
+        num_bytes: The size of all files.
         warmup_requests: How many requests a server runs before it is ready.
-        max_error: The largest difference from the Keras model's answers, on the warm-up texts.
+        max_error: The largest difference from the Keras model's answers on the warm-up texts.
     """
 
     path: Path
@@ -45,7 +42,7 @@ class ServingArtifact:
 
     @property
     def docker_command(self) -> str:
-        """The line that serves it on ports 8500 (gRPC) and 8501 (REST)."""
+        """The command that serves it on ports 8500 (gRPC) and 8501 (REST)."""
         return docker_command(self.name, shlex.quote(str(self.path.parent.resolve())))
 
     def __str__(self) -> str:
@@ -54,11 +51,11 @@ class ServingArtifact:
 
 
 def docker_command(name: str, source: str) -> str:
-    """The line that serves a directory of versions on ports 8500 (gRPC) and 8501 (REST).
+    """The command that serves a directory of versions on ports 8500 (gRPC) and 8501 (REST).
 
     Args:
         name: The model's name in requests.
-        source: The directory, as the shell should see it.
+        source: The directory, quoted for the shell.
     """
     return (
         f"docker run --rm -p 8500:8500 -p 8501:8501 -v {source}:/models/{name}:ro -e MODEL_NAME={name} {IMAGE} "
@@ -67,7 +64,7 @@ def docker_command(name: str, source: str) -> str:
 
 
 def signature_table(signatures: Iterable[ServedSignature]) -> str:
-    """One line for each signature: what it takes, what it gives."""
+    """One line for each signature, with its inputs and outputs."""
     signatures = tuple(signatures)
     width = max(len(signature.name) for signature in signatures)
     lines = []

@@ -1,8 +1,7 @@
-"""What lies beside a served graph: warm-up requests, the batching file, and a page that says how to start the server.
+"""Make the files beside a served graph: warm-up requests, the batching file, and a README on how to start the server.
 
-Takes signatures and texts, gives bytes and text to write. A room of its own because these are TF Serving's formats,
-not TensorFlow's. Requests are written in protobuf's wire format by hand: a few nested messages are no reason to depend
-on `tensorflow-serving-api`; a test reads them with it.
+Requests are written in protobuf's wire format directly, which saves a dependency on `tensorflow-serving-api`; a test
+reads them with it.
 """
 
 import json
@@ -30,12 +29,12 @@ _LOG_FIELDS = {CLASSIFY: 2, REGRESS: 3, PREDICT: 6}
 
 
 def warmup_requests(task: Task, signatures: dict[str, Signature], rows: Sequence[tuple[str, str]]) -> list[bytes]:
-    """Serialized `PredictionLog` messages: all rows, for every signature.
+    """Make serialized `PredictionLog` messages with all rows, for every signature.
 
     Args:
         task: The task that is served.
         signatures: From `build_signatures`.
-        rows: Texts with a second text each, for the signatures that take one.
+        rows: Texts, each with a second text for the signatures that take pairs.
     """
     requests = []
     for start in range(0, len(rows), _TEXTS_PER_REQUEST):
@@ -54,7 +53,7 @@ def warmup_requests(task: Task, signatures: dict[str, Signature], rows: Sequence
     if len(requests) > _MOST_REQUESTS:
         most = _MOST_REQUESTS // len(signatures) * _TEXTS_PER_REQUEST
         raise ValueError(
-            f"{len(rows):,} warmup_texts make {len(requests):,} requests; a server takes at most {most:,}."
+            f"Got {len(rows):,} warmup_texts, which make {len(requests):,} requests; pass at most {most:,} texts."
         )
     return requests
 
@@ -66,25 +65,25 @@ def write_records(path: Path, records: Iterable[bytes]) -> None:
             writer.write(record)
 
 
-def _prediction_log(signature_name, method, body):
+def _prediction_log(signature_name: str, method: str, body: bytes) -> bytes:
     """PredictionLog { predict_log { request { model_spec { signature_name } … } } }; the same for the other methods."""
     model_spec = _field(3, signature_name.encode())
     request = _field(1, model_spec) + body
     return _field(_LOG_FIELDS[method], _field(1, request))
 
 
-def _tensor_inputs(tensors):
+def _tensor_inputs(tensors: dict) -> bytes:
     """The map `inputs` of a PredictRequest: entries with a key and a TensorProto."""
     protos = {name: tf.make_tensor_proto(value).SerializeToString() for name, value in tensors.items()}
     return b"".join(_field(2, _field(1, name.encode()) + _field(2, proto)) for name, proto in protos.items())
 
 
-def _examples_input(names, rows):
+def _examples_input(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> bytes:
     """The `input` of a ClassificationRequest or RegressionRequest: Input { example_list { examples … } }."""
     return _field(2, _field(1, b"".join(_field(1, _example(names, row)) for row in rows)))
 
 
-def _example(names, row):
+def _example(names: Sequence[str], row: tuple[str, ...]) -> bytes:
     features = {
         name: tf.train.Feature(bytes_list=tf.train.BytesList(value=[text.encode()]))
         for name, text in zip(names, row, strict=True)
@@ -92,8 +91,8 @@ def _example(names, row):
     return tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
 
 
-def _field(number, payload):
-    """One length-delimited field: number and wire type 2 in a byte, the length as a varint, the bytes."""
+def _field(number: int, payload: bytes) -> bytes:
+    """One length-delimited field: number and wire type 2 in a byte, then the length as a varint, then the bytes."""
     size, length = bytearray(), len(payload)
     while length > 0x7F:
         size.append(length & 0x7F | 0x80)
@@ -105,32 +104,32 @@ def _field(number, payload):
 
 
 def batching_file(batch_sizes: Sequence[int]) -> str:
-    """A text proto for TF Serving's `--batching_parameters_file`."""
+    """Make a text proto for TF Serving's `--batching_parameters_file`."""
     sizes = "\n".join(f"allowed_batch_sizes: {size}" for size in batch_sizes)
-    return f"""# Requests that wait are answered together. Start the server with
+    return f"""# Waiting requests are answered together. Start the server with
 #   --enable_batching --batching_parameters_file=…/batching.config
 max_batch_size {{ value: {batch_sizes[-1]} }}
-# How long the first request waits for company.
+# How long the first request waits for others.
 batch_timeout_micros {{ value: 2000 }}
-# Beyond this many batches, new requests are turned away (UNAVAILABLE) instead of growing old.
+# Beyond this many batches, new requests are refused (UNAVAILABLE) instead of waiting.
 max_enqueued_batches {{ value: 100 }}
 # Set it to the number of cores.
 num_batch_threads {{ value: 4 }}
-# Batches are filled up to one of these sizes, which keeps the number of shapes small, for GPUs above all.
-# On CPUs the filling costs time: without these lines batches stay as they are.
+# Batches are filled up to one of these sizes, which keeps the number of shapes small, mainly for GPUs.
+# On CPUs the filling costs time; remove these lines to leave batches as they are.
 {sizes}
 # Leave pad_variable_length_inputs off: it pads with the first element, which in padding_mask is a 1.
 """
 
 
 def readme(task: Task, name: str, signatures: dict[str, Signature], table: str) -> str:
-    """The page beside the graph: how to start a server, how to ask it, what comes back.
+    """Write the page beside the graph: how to start a server, how to send requests, and what the answers are.
 
     Args:
         task: The task that is served.
         name: The model's name in requests.
         signatures: From `build_signatures`.
-        table: What they take and give, to print.
+        table: Their inputs and outputs, as text.
     """
     names = signatures["serving_default"].texts
     texts = dict(zip(names, ("some text", "another"), strict=False))
@@ -148,7 +147,7 @@ Start the server in the directory that holds the version directories and `batchi
 {docker_command(name, '"$PWD"')}
 ```
 
-Ask it:
+Send a request:
 
 ```bash
 curl -d '{{"instances": [{instance}]}}' http://localhost:8501/v1/models/{name}:predict
@@ -160,11 +159,11 @@ Signatures:
 {table}
 ```
 {f"{chr(10)}Labels, in the order of `{served.labelled}`: {labels}.{chr(10)}" if labels else ""}
-- Texts are strings in UTF-8. Bytes that are not become U+FFFD, which the tokenizer drops.
+- Texts are UTF-8 strings. Invalid bytes become U+FFFD, which the tokenizer drops.
 - A text is cut to {served.longest(task)} tokens; `truncated` says which texts were.
 - An empty text is `[CLS] [SEP]` and gets the model's answer to that.
 - `from_ids` takes `token_ids`, `segment_ids` and `padding_mask`, int32 `[B, T]`. With batching on, requests to it are
-  joined only where they have the same T: pad them alike.
-- The graph needs the ops of tensorflow-text, which TF Serving brings along. In Python, `import tensorflow_text` before
+  joined only if they have the same T, so pad them to the same length.
+- The graph needs the ops of tensorflow-text, which TF Serving includes. In Python, `import tensorflow_text` before
   `tf.saved_model.load`.
 {notes}"""

@@ -1,9 +1,9 @@
-"""A `Seq2Seq` as a server runs it: strings → strings, with the loop over the tokens inside the graph.
+"""Serve a `Seq2Seq`: a graph from strings to strings, with the loop over the tokens inside.
 
-Takes a task and how to write, gives `SERVED_TEXTS` for `serving/tasks.py`. No other task's graph has a loop. It
-runs the two models of `tasks/generation/cached_decoder.py`, as `tasks/generation/token_writer.py` does; but keras-hub's
-samplers put tokens into place with an op of XLA, which stock servers lack, so here is the same with ops that they have.
-Choices by chance are not served: a server's answer to a text is the same each time.
+`SERVED_TEXTS` is the `ServedTask` of every task that writes. The loop runs the two models of
+`tasks/generation/cached_decoder.py`, as `tasks/generation/token_writer.py` does. keras-hub's samplers use an op of XLA
+that stock servers lack, so the loop is written here with ops that they have. Random sampling is not served: a server
+gives the same answer to a text each time.
 """
 
 import itertools
@@ -24,38 +24,38 @@ from keras_bert.tasks.generation.sampling import NEVER, Decoding, TextTokens, re
 from keras_bert.tasks.generation.task import Seq2Seq
 
 NOTES = (
-    "`written` is the text, `written_ids` its tokens with padding behind them. `generate` and `serving_default` take "
-    "the likeliest token each time; `generate_…` writes as it was told at its export, `generate_beam` with beams.",
-    "A source of several texts, such as the turns of a dialogue, comes as ids: `[CLS] one [SEP] another [SEP]` to "
+    "`written` is the text, `written_ids` its tokens with padding at the end. `generate` and `serving_default` take "
+    "the likeliest token each time; `generate_beam` uses beams; other `generate_…` use the settings of the export.",
+    "A source of several texts, such as the turns of a dialogue, is sent as ids: `[CLS] one [SEP] another [SEP]` to "
     "`from_ids`, with `segment_ids` 0.",
 )
 
 
-# === What a server calls ===
+# === Functions of the signatures ===
 
 
 def serve_greedily(graph: SharedGraph, text: tf.Tensor) -> dict:
-    """What `generate` gives for strings."""
+    """Serve `generate`: write a text for each string."""
     return _serve(graph, text, Decoding())
 
 
 def serve_ids(graph: SharedGraph, inputs: dict) -> dict:
-    """What `from_ids` gives: texts behind sources that are packed already, cut where they are too long."""
+    """Serve `from_ids`: write texts after sources that are tokenized already, cut if they are too long."""
     writer = _writer(graph, Decoding())
     room = source_room(graph.task)
     return writer(*(inputs[name][:, :room] for name in ("token_ids", "padding_mask")))
 
 
 def expect_greedily(task: Seq2Seq, texts: list[str]) -> dict:
-    """The same by Keras."""
+    """Write the same texts with Keras."""
     return _expect(task, texts, Decoding())
 
 
 def served_variants(decodings: Mapping[str, Mapping[str, Any]] | None) -> dict[str, tuple[Callable, Callable]]:
-    """The signatures that write: name → what serves it, and what Keras says to it.
+    """The signatures that write, by name: the function that serves each, and the one that gives what Keras writes.
 
     Args:
-        decodings: Settings of `Decoding` by name, beside `generate`; `None` is beams.
+        decodings: Settings of `Decoding` by name, in addition to `generate`; `None` adds beams.
 
     Example:
         >>> list(served_variants({"short": {"max_length": 8}}))
@@ -66,8 +66,8 @@ def served_variants(decodings: Mapping[str, Mapping[str, Any]] | None) -> dict[s
         decoding = Decoding(**settings)
         if decoding.sampler not in ("greedy", "beam"):
             raise ValueError(
-                f"decodings[{name!r}]: sampler={decoding.sampler!r}; a server takes 'greedy' or 'beam', for it answers "
-                "a text in the same way each time."
+                f"Got sampler={decoding.sampler!r} in decodings[{name!r}]; expected 'greedy' or 'beam': a server gives "
+                "the same answer to a text each time."
             )
         variants[f"generate_{name}"] = (
             lambda graph, text, decoding=decoding: _serve(graph, text, decoding),
@@ -77,10 +77,10 @@ def served_variants(decodings: Mapping[str, Mapping[str, Any]] | None) -> dict[s
 
 
 def as_row(source: str | Sequence[str]) -> list[tuple[str, ...]]:
-    """A source as a row of strings; an error where it has several texts."""
+    """Turn a source into a row of strings; raise an error if it has several texts."""
     texts = (source,) if isinstance(source, str) else tuple(source)
     if len(texts) != 1:
-        raise ValueError(f"{str(texts)[:60]} has {len(texts)} texts; a server takes one string, or ids by `from_ids`.")
+        raise ValueError(f"The source {str(texts)[:60]} has {len(texts)} texts; pass one string, or ids to `from_ids`.")
     return [texts]
 
 
@@ -94,31 +94,31 @@ def source_room(task: Any) -> int:
     return task.sequence_length - task.target_length
 
 
-def _serve(graph, text, decoding):
-    packed, truncated = graph.pack_source(text, source_room(graph.task), graph.task.keeps)
-    return {**_writer(graph, decoding)(packed["token_ids"], packed["padding_mask"]), "truncated": truncated}
+def _serve(graph: SharedGraph, text: tf.Tensor, decoding: Decoding) -> dict:
+    inputs, truncated = graph.pack_source(text, source_room(graph.task), graph.task.keeps)
+    return {**_writer(graph, decoding)(inputs["token_ids"], inputs["padding_mask"]), "truncated": truncated}
 
 
-def _writer(graph, decoding):
-    """The loop of these settings, which all signatures share."""
+def _writer(graph: SharedGraph, decoding: Decoding) -> Callable[..., dict]:
+    """The loop for these settings, which all signatures share."""
     decoding = _with_length(graph.task, decoding)
     return graph.part(("writer", decoding), lambda: ServedWriter(graph.task, decoding).write)
 
 
-def _with_length(task, decoding):
+def _with_length(task: Any, decoding: Decoding) -> Decoding:
     longest = task.target_length if decoding.max_length is None else decoding.max_length
     if longest > task.target_length:
-        raise ValueError(f"max_length={longest}: a served text has at most target_length={task.target_length} tokens.")
+        raise ValueError(f"Got max_length={longest}; expected at most target_length={task.target_length} of the task.")
     return replace(decoding, max_length=longest)
 
 
-def _expect(task, texts, decoding):
-    """Ids as `TokenWriter` writes them; an empty text, which `predict` refuses, is served too."""
+def _expect(task: Any, texts: list[str], decoding: Decoding) -> dict:
+    """The ids that `TokenWriter` writes. Empty texts, which `predict` refuses, are served too."""
     decoding, tokenizer = _with_length(task, decoding), task.tokenizer
     tokens, splits, _ = tokenize_sources(tokenizer, texts, Room(source_room(task), task.target_length, task.keeps))
     rows = [[tokenizer.cls_id, *tokens[begin:end], tokenizer.sep_id] for begin, end in itertools.pairwise(splits)]
     writer, _ = task.writer(decoding)
-    ids = np.full((len(texts), decoding.max_length), task.tokenizer.pad_id, np.int32)
+    ids = np.full((len(texts), decoding.max_length or task.target_length), task.tokenizer.pad_id, np.int32)
     for row, text in zip(ids, writer.write(*task.padded(rows)), strict=True):
         row[: len(text)] = text
     return {"written_ids": tf.constant(ids)}
@@ -141,7 +141,7 @@ SERVED_TEXTS = ServedTask(
 
 
 class ServedWriter:
-    """Writes behind sources, inside a graph.
+    """Writes texts after sources, inside a graph.
 
     Args:
         task: The task.
@@ -149,6 +149,9 @@ class ServedWriter:
     """
 
     def __init__(self, task: Seq2Seq, decoding: Decoding):
+        if decoding.max_length is None:
+            raise ValueError("Got max_length=None; expected a number of tokens, at most the task's target_length.")
+        self._longest = decoding.max_length
         self._config, self._decoding, self._vocabulary = task.config, decoding, task.tokenizer.vocabulary
         self._tokens = TextTokens.of(task.tokenizer, task.config.vocabulary_size)
         self._reader, self._step = source_reader(task.model), next_token_model(task.model)
@@ -156,10 +159,10 @@ class ServedWriter:
         rows = tf.TensorSpec([None, None], tf.int32)
         self.write = tf.function(self._write, input_signature=[rows, rows], autograph=False)
 
-    def _write(self, token_ids, padding_mask):
-        """Sources `[B, S]`, `[CLS]` first and `[SEP]` last → texts `[B]` and their ids `[B, L]`."""
+    def _write(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict:
+        """Write after sources `[B, S]`, `[CLS]` first and `[SEP]` last; give texts `[B]` and their ids `[B, L]`."""
         source, rows = self._read(token_ids, padding_mask), tf.shape(token_ids)[0]
-        places, longest = tf.range(self._decoding.max_length + 1), self._decoding.max_length
+        places, longest = tf.range(self._longest + 1), self._longest
         start = tf.where(places == 0, self._tokens.start_id, self._tokens.pad_id)
         written = tf.repeat(start[None], rows * self._beams, axis=0)  # [B * beams, 1 + L]
         totals = tf.repeat(tf.constant([[0.0] + [NEVER] * (self._beams - 1)]), rows, axis=0)  # [B, beams]
@@ -169,10 +172,10 @@ class ServedWriter:
             for name in cache_names(self._config.num_layers, "target")
         }
 
-        def goes_on(index, written, totals, cache):
+        def goes_on(index: tf.Tensor, written: tf.Tensor, totals: tf.Tensor, cache: dict) -> tf.Tensor:
             return (index <= longest) & ~tf.reduce_all(self._has_ended(written))
 
-        def go_on(index, written, totals, cache):
+        def go_on(index: tf.Tensor, written: tf.Tensor, totals: tf.Tensor, cache: dict) -> tuple:
             scores, cache = self._next_scores(source, written, cache, index)
             token, parents, totals = self._choose(scores, totals)
             if parents is not None:
@@ -185,17 +188,17 @@ class ServedWriter:
         ids = tf.where(places[None, :-1] < lengths[:, None], ids, self._tokens.pad_id)
         return {"written": join_tokens(ids, lengths, self._vocabulary), "written_ids": ids}
 
-    def _read(self, token_ids, padding_mask):
-        """What is known of the sources, each as often as there are beams."""
+    def _read(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict:
+        """The caches and masks of the sources, repeated for each beam."""
         inputs = dict(zip(INPUT_NAMES, (token_ids, tf.zeros_like(token_ids), padding_mask), strict=True))
         lengths = tf.reduce_sum(padding_mask, axis=1, keepdims=True)
         is_before = tf.cast(tf.range(tf.shape(token_ids)[1])[None] < lengths - 1, tf.int32)
         source = {**self._reader(inputs), "source_mask": padding_mask * is_before, "begin": lengths - 1}
         return {name: tf.repeat(value, self._beams, axis=0) for name, value in source.items()}
 
-    def _next_scores(self, source, written, cache, index):
-        """As `TokenWriter.next_scores`."""
-        slot, slots = index - 1, tf.range(self._decoding.max_length)
+    def _next_scores(self, source: dict, written: tf.Tensor, cache: dict, index: tf.Tensor) -> tuple[tf.Tensor, dict]:
+        """The scores of the next tokens and the new caches, as in `TokenWriter.next_scores`."""
+        slot, slots = index - 1, tf.range(self._longest)
         token = tf.gather(written, slot, axis=1)[:, None]
         outputs = self._step(
             {
@@ -213,8 +216,8 @@ class ServedWriter:
             kept[name] = tf.where(is_slot, outputs[name.replace("target", "new")], value)
         return restrict(outputs["logits"], written, index, self._tokens, self._decoding), kept
 
-    def _choose(self, scores, totals):
-        """The next tokens `[B * beams]`, the rows that they go on from where these change, and log-probabilities."""
+    def _choose(self, scores: tf.Tensor, totals: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | None, tf.Tensor]:
+        """The next tokens `[B * beams]`, the rows that they continue (`None` if unchanged), and log-probabilities."""
         if self._decoding.sampler == "greedy":
             return tf.argmax(scores, axis=-1, output_type=tf.int32), None, totals
         rows = tf.range(tf.shape(scores)[0])
@@ -223,18 +226,18 @@ class ServedWriter:
         first = tf.reshape(rows, [-1, self._beams])[:, :1]
         return tf.reshape(best % self._tokens.size, [-1]), tf.reshape(first + best // self._tokens.size, [-1]), totals
 
-    def _best(self, written, totals):
-        """The beam with the best log-probability by length, as `best_beams`; `top_k` has sorted them already."""
+    def _best(self, written: tf.Tensor, totals: tf.Tensor) -> tf.Tensor:
+        """The beam with the best log-probability by length, as in `best_beams`; `top_k` has sorted them."""
         if self._beams == 1:
             return written
-        written = tf.reshape(written, [-1, self._beams, self._decoding.max_length + 1])
+        written = tf.reshape(written, [-1, self._beams, self._longest + 1])
         lengths = tf.reduce_sum(tf.cast(written[:, :, 1:] != self._tokens.pad_id, tf.float32), axis=-1)
         scores = totals / tf.maximum(lengths, 1.0) ** self._decoding.length_penalty
         return tf.gather(written, tf.argmax(scores, axis=-1, output_type=tf.int32), batch_dims=1)
 
-    def _has_ended(self, written):
+    def _has_ended(self, written: tf.Tensor) -> tf.Tensor:
         return tf.reduce_any(written[:, 1:] == self._tokens.end_id, axis=1)
 
 
-def _is_before_end(ids, end_id):
+def _is_before_end(ids: tf.Tensor, end_id: int) -> tf.Tensor:
     return tf.cumsum(tf.cast(ids == end_id, tf.int32), axis=1) == 0

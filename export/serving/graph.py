@@ -1,7 +1,6 @@
-"""Tokenizer, packing and model as TensorFlow functions, which all signatures of a served task share.
+"""Build the TensorFlow functions that all signatures of a served task share: tokenizer, inputs and model.
 
-Takes a task, gives `SharedGraph`: strings → the model's inputs → its outputs. A room of its own because every signature
-is made of these parts, and each of them must stand in the file once.
+A `SharedGraph` takes strings to the model's inputs, and those to its outputs. Each function stands in the file once.
 """
 
 from collections.abc import Callable, Hashable
@@ -15,37 +14,37 @@ from keras_bert.text.packing import pack_ids
 
 
 class SharedGraph:
-    """The parts of a served task.
+    """The shared functions of a served task.
 
     Args:
         task: The task.
     """
 
     def __init__(self, task: Task):
-        self.task = task
+        self.task: Any = task  # with the attributes of its class
         self._parts: dict = {}
         strings, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         tokenizer = task.tokenizer
-        self.pack = tf.function(self._pack_texts, autograph=False)  # traced for one side and for two
+        self.pack = tf.function(self._pack_texts, autograph=False)  # traced for one text and for two
         self._tokenize = tf.function(tokenizer.__call__, input_signature=[strings], autograph=False)
         self._locate = tf.function(tokenizer.tokenize_with_offsets, input_signature=[strings], autograph=False)
         self._forward = tf.function(self._run_model, input_signature=[ids] * len(INPUT_NAMES), autograph=False)
 
     def part(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Something that signatures share, made when it is first asked for."""
+        """Give a part that signatures share, and make it on first use."""
         if key not in self._parts:
             self._parts[key] = make()
         return self._parts[key]
 
     # === Texts ===
 
-    def _pack_texts(self, *texts):
-        """Texts of one or two sides → the model's inputs, as wide as the longest row, and which rows were cut."""
+    def _pack_texts(self, *texts: tf.Tensor) -> tuple[dict, tf.Tensor]:
+        """Turn rows of one or two texts into the model's inputs, as wide as the longest, and say which were cut."""
         sides = [self._tokenize(clean(side)) for side in texts]
         return self._pack_ids(*sides, lengths=tf.add_n([side.row_lengths() for side in sides]) + len(sides) + 1)
 
-    def pack_cutting_first(self, text: tf.Tensor, pair: tf.Tensor):
-        """As `pack`, but of a row that is too long the first text alone is cut, and the second where it must."""
+    def pack_cutting_first(self, text: tf.Tensor, pair: tf.Tensor) -> tuple[dict, tf.Tensor]:
+        """As `pack`, but a row that is too long loses tokens of the first text, and of the second only if it must."""
         first, second = self._tokenize(clean(text)), self._tokenize(clean(pair))
         lengths = first.row_lengths() + second.row_lengths() + 3
         second = second[:, : self.task.sequence_length - 3]  # beside [CLS] and two [SEP]
@@ -53,31 +52,33 @@ class SharedGraph:
         first = tf.ragged.boolean_mask(first, tf.ragged.range(first.row_lengths()) < room[:, None])
         return self._pack_ids(first, second, lengths=lengths)
 
-    def pack_source(self, text: tf.Tensor, room: int, keeps: str):
-        """Sources of at most `room` tokens as the model's inputs, and which were cut; `keeps` says what stays."""
+    def pack_source(self, text: tf.Tensor, room: int, keeps: str) -> tuple[dict, tf.Tensor]:
+        """Turn sources into inputs of at most `room` tokens, and say which were cut; `keeps` is the end to keep."""
         ids = self._tokenize(text)
         kept = ids[:, : room - 2] if keeps == "start" else ids[:, 2 - room :]
-        packed, _ = self._pack_ids(kept, lengths=kept.row_lengths() + 2)
-        return packed, ids.row_lengths() + 2 > room
+        inputs, _ = self._pack_ids(kept, lengths=kept.row_lengths() + 2)
+        return inputs, ids.row_lengths() + 2 > room
 
-    def _pack_ids(self, *sides, lengths):
-        """Ids as the model's inputs, and which rows were longer than these are."""
+    def _pack_ids(self, *sides: tf.RaggedTensor, lengths: tf.Tensor) -> tuple[dict, tf.Tensor]:
+        """Turn ids into the model's inputs, and say which rows were cut."""
         tokenizer, limit = self.task.tokenizer, self.task.sequence_length
         special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
-        packed = pack_ids(*sides, sequence_length=limit, **special)
+        inputs = pack_ids(*sides, sequence_length=limit, **special)
         width = self._width(lengths)
-        return {name: packed[name][:, :width] for name in INPUT_NAMES}, lengths > limit
+        return {name: inputs[name][:, :width] for name in INPUT_NAMES}, lengths > limit
 
-    def _width(self, lengths):
-        """The tokens of the longest row; 2 where the batch is empty."""
+    def _width(self, lengths: tf.Tensor) -> tf.Tensor:
+        """The tokens of the longest row; 2 if the batch is empty."""
         return tf.maximum(tf.reduce_max(tf.minimum(lengths, self.task.sequence_length)), 2)
 
-    def pack_with_places(self, text: tf.Tensor, question: tf.Tensor | None = None, *, longest_question: int = 0):
-        """Texts, perhaps behind questions, with the place of every token.
+    def pack_with_places(
+        self, text: tf.Tensor, question: tf.Tensor | None = None, *, longest_question: int = 0
+    ) -> tuple[dict, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Turn texts, or questions and texts, into the model's inputs, with the place of every token.
 
         Args:
-            text: Strings `[B]`, in UTF-8. What does not fit is cut.
-            question: What stands before each text; `None` is nothing.
+            text: Strings `[B]`, in UTF-8. Longer texts are cut.
+            question: The text before each text; `None` is nothing.
             longest_question: The most tokens of a question.
 
         Returns:
@@ -96,33 +97,33 @@ class SharedGraph:
         lengths = head.row_lengths() + ids.row_lengths() + 1
         width = self._width(lengths)
 
-        def rows(before, values, behind, padding):
-            """What stands before the text, of the text, and behind it, as `[B, T]`."""
+        def rows(before: Any, values: Any, behind: Any, padding: int) -> tf.Tensor:
+            """Arrange the values before the text, of the text, and after it as `[B, T]`."""
             whole = tf.concat([tf.concat([before, values], axis=1)[:, : limit - 1], behind], axis=1)
             return whole.to_tensor(padding, shape=[None, limit])[:, :width]
 
-        def places(values):
+        def places(values: Any) -> tf.Tensor:
             return rows(-tf.ones_like(head), values, -tf.ones_like(sep), -1)
 
         visible = rows(tf.ones_like(head), tf.ones_like(ids), tf.ones_like(sep), 0)
         segments = rows(tf.zeros_like(head), tf.ones_like(ids), tf.ones_like(sep), 0) * segment
-        packed = {"token_ids": rows(head, ids, sep, tokenizer.pad_id), "segment_ids": segments, "padding_mask": visible}
-        return packed, places(starts), places(ends), (lengths > limit) | was_cut
+        inputs = {"token_ids": rows(head, ids, sep, tokenizer.pad_id), "segment_ids": segments, "padding_mask": visible}
+        return inputs, places(starts), places(ends), (lengths > limit) | was_cut
 
     # === Model ===
 
     def forward(self, inputs: dict) -> dict:
-        """The model's outputs by name, float32."""
+        """Run the model; give its outputs by name, float32."""
         return self._forward(*(inputs[name] for name in INPUT_NAMES))
 
-    def _run_model(self, *inputs):
+    def _run_model(self, *inputs: tf.Tensor) -> dict:
         outputs = self.task.model(dict(zip(INPUT_NAMES, inputs, strict=True)), training=False)
         return {name: tf.cast(value, tf.float32) for name, value in outputs.items() if tf.is_tensor(value)}
 
 
 def clean(texts: tf.Tensor) -> tf.Tensor:
-    """Texts in UTF-8; what is not becomes U+FFFD.
+    """Replace invalid UTF-8 by U+FFFD.
 
-    A server puts the texts of several users into one batch: broken bytes must not fail it for all of them.
+    A server puts the texts of several users into one batch, so the invalid bytes of one must not fail the others.
     """
     return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8")

@@ -1,14 +1,15 @@
-"""A SavedModel that was written for TF Serving → what it gives for rows and for strings, as a server would run it.
+"""Run a SavedModel that was written for TF Serving, for rows and for strings, as a server does.
 
-Takes a version directory, or the directory of all versions, gives `ServedRows`: the face that `verification/parity.py`
-asks files for. A room of its own because it is the reader of what `serving/saving.py` writes. It needs TensorFlow, as
-servers do.
+`ServedRows` takes a version directory and has the methods that `verification/parity.py` uses to compare files. It needs
+TensorFlow.
 """
 
 import copy
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +28,7 @@ _TEXTS_AT_ONCE = 32
 
 
 def find_version(path: str | os.PathLike) -> Path | None:
-    """The version directory that a path is, or the highest in it; `None` where there is none.
+    """Find a version directory: the path itself, or the highest version in it; `None` if there is none.
 
     Example:
         >>> find_version("serving/sentiment")  # doctest: +SKIP
@@ -41,7 +42,7 @@ def find_version(path: str | os.PathLike) -> Path | None:
 
 
 class ServedRows:
-    """A loaded version beside the task that it was made from.
+    """A loaded version, with the task that it was made from.
 
     Args:
         path: The version directory.
@@ -51,24 +52,24 @@ class ServedRows:
     def __init__(self, path: Path, task: Task):
         labels = (path / _LABELS).read_text(encoding="utf-8").splitlines() if (path / _LABELS).is_file() else None
         if labels != (None if task.labels is None else list(task.labels)):
-            raise ValueError(f"{path} has other labels than the task; verify it with the task that it was made from.")
+            raise ValueError(f"{path} has other labels than the task; pass the task that it was made from.")
         self.reader = task_reader(task, task.sequence_length)
         self.longest = task.sequence_length
-        self._loaded = tf.saved_model.load(str(path))  # let go of it, and its variables are gone
-        self._task = copy.copy(task)  # which keeps the graph of the last model that it ran
+        self._loaded = tf.saved_model.load(str(path))  # kept, because its variables live as long as it does
+        self._task = copy.copy(task)  # a copy, because a task keeps the graph of the last model that it ran
         self._path = path
 
     def outputs(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
-        """What `from_ids` gives for rows, as the file of the task would."""
+        """The outputs of `from_ids` for rows, in the form of the task's file."""
         raw = self._task.outputs(tokenized, model=self._from_ids)
         return find_export(self._task.name).from_task(self._task, raw, tokenized)
 
-    def _from_ids(self, inputs, training):
+    def _from_ids(self, inputs: dict, training: Any) -> dict:
         answers = self._loaded.signatures["from_ids"](**inputs)
         return {name: answers[name] for name, value in self._task.model.output.items() if name in answers}
 
     def string_errors(self, inputs: list) -> np.ndarray:
-        """For each row of strings, how far the answers of its signature are from Keras's; none where it takes ids."""
+        """The error of each row of strings against Keras; empty if the task takes only ids."""
         served = find_served(self._task)
         rows = [row for given in inputs for row in served.rows(given)] if served.forms else []
         errors = [np.zeros(0)]
@@ -79,18 +80,18 @@ class ServedRows:
         return np.concatenate(errors)
 
     def answers(self, *columns: list[str]) -> dict[str, tf.Tensor]:
-        """What the signature for strings gives, a list for each text of a row."""
+        """The answers of the signature for strings, given a list for each text of a row."""
         names = next(FORMS[form] for form in find_served(self._task).forms if len(FORMS[form]) == len(columns))
         return self._find_signature(names)(**dict(zip(names, map(tf.constant, columns), strict=True)))
 
-    def _find_signature(self, names):
+    def _find_signature(self, names: Sequence[str]) -> Any:
         for signature in self._loaded.signatures.values():
             if set(signature.structured_input_signature[1]) == set(names):
                 return signature
-        raise ValueError(f"{self._path} takes no {' and '.join(names)}; it was written for other inputs.")
+        raise ValueError(f"{self._path} does not take {' and '.join(names)}; save it again with inputs that do.")
 
     def audit(self) -> OpAudit:
-        """The ops of the graph and its functions."""
+        """Count the ops of the graph and its functions."""
         (graph,) = saved_model_pb2.SavedModel.FromString((self._path / _GRAPH).read_bytes()).meta_graphs
         functions = graph.graph_def.library.function
         nodes = [*graph.graph_def.node, *(node for function in functions for node in function.node_def)]
@@ -99,14 +100,14 @@ class ServedRows:
 
 
 def row_errors(expected: tf.Tensor, answer: tf.Tensor) -> np.ndarray:
-    """The largest difference of numbers in each row, of large ones as a share of the largest; 0 for strings.
+    """The largest difference of numbers in each row, relative to the largest number if above 1; 0 for strings.
 
-    Labels may differ only where their probabilities are as good as equal.
+    Strings are not compared: labels may differ only if their probabilities are almost equal.
     """
     answer = answer.numpy()
     if answer.dtype.kind not in "fiub":
         return np.zeros(len(answer))
-    # Of tokens, Keras's answer has more padding.
+    # The answers of Keras for tokens have more padding.
     expected = expected.numpy()[tuple(slice(length) for length in answer.shape)].astype(np.float64)
     difference = np.abs(expected - answer).reshape(len(answer), -1)
     return difference.max(axis=-1, initial=0.0) / np.max(np.abs(expected), initial=1.0)

@@ -1,9 +1,9 @@
-"""Task model → a SavedModel directory that TF Serving loads as it is, with neither Keras nor this library.
+"""Write a task as a SavedModel directory for TF Serving, which needs neither Keras nor this library to run it.
 
-Takes a task, gives `<directory>/<version>/` with the graph from raw strings to answers, warm-up requests and a page
-that says how to serve it. It is written beside its place, read back and compared with the Keras model, synced and
-renamed: a server that polls the directory never sees half a model. The graph is in `serving/signatures.py`, TF
-Serving's own files are in `serving/files.py`.
+`save_serving` writes `<directory>/<version>/` with the graph from raw strings to answers, warm-up requests and a
+README. It writes to a temporary directory, reads the graph back, compares it with the Keras model, syncs and renames,
+so that a server never sees half a model. The graph is built in `serving/signatures.py`, TF Serving's own files in
+`serving/files.py`.
 """
 
 import os
@@ -48,25 +48,26 @@ def save_serving(
 ) -> ServingArtifact:
     """Write a task model for TF Serving.
 
-    The signature `serving_default` takes raw strings and gives answers, and `truncated` where a text was longer than
-    the model reads. For a classifier these are `label`, `probability` and `probabilities` (`value` for regression);
-    `classify` (`regress`) answers TF Serving's requests of that name, whose examples have the feature `text`. For a
-    tagger, `token_logits`, `tags`, `starts` and `ends` of every token; for questions, which come as `question` and
-    `context`, `answer`, `start`, `end`, `score` and `probability`. A task that takes pairs too has the same as
-    `serving_pairs` and `classify_pairs`. `from_ids` takes the three int32 tensors and gives the model's raw outputs as
-    well. A `Seq2Seq` gives `written` and `written_ids`, by `generate` too; `generate_beam` writes with beams.
+    The signature `serving_default` takes raw strings and gives answers, with `truncated` for texts that were cut. A
+    classifier gives `label`, `probability` and `probabilities` (`value` for regression); `classify` (`regress`) answers
+    TF Serving's requests of that name, whose examples have the feature `text`. A tagger gives `token_logits`, `tags`,
+    `starts` and `ends` of every token. Question answering takes `question` and `context`, and gives `answer`, `start`,
+    `end`, `score` and `probability`. A task that also takes pairs has `serving_pairs` and `classify_pairs` for them.
+    `from_ids` takes the three int32 tensors and adds the model's raw outputs. A `Seq2Seq` gives `written` and
+    `written_ids`, as `generate` does; `generate_beam` uses beams.
 
     Args:
         task_model: A task, such as `TextClassifier`.
-        directory: Where the versions of this model are. `batching.config` is written there too, unless there is one.
+        directory: The directory of all versions of this model. `batching.config` is written there too, unless it
+            exists.
         version: A new number; servers take the highest.
-        name: What requests call the model; `None` takes the directory's name.
-        inputs: `"texts"` or `"pairs"` where the model was trained for one of them, which is then what `serving_default`
-            takes; `None` serves what the task was trained on, where it knows that, else all that it can take.
-        long_texts: `"cut"` serves a task that reads long texts in windows: the graph reads their beginning alone.
+        name: The model's name in requests; `None` takes the directory's name.
+        inputs: `"texts"` or `"pairs"`, what `serving_default` takes; `None` serves what the task was trained on, if it
+            knows that, else all that it can take.
+        long_texts: `"cut"` serves a task that reads long texts in windows; the graph then reads only their beginning.
         warmup_texts: Texts, or pairs of texts, that a server answers before it is ready; `None` takes a short and a
             long one. Texts like those of your users make the first requests fastest.
-        batch_sizes: What `batching.config` allows, increasing.
+        batch_sizes: The sizes that `batching.config` allows, in increasing order.
         decodings: For a `Seq2Seq`: other ways to write, as settings of `generate` by name, such as `{"short":
             {"max_length": 8, "sampler": "beam"}}`; each is a signature, here `generate_short`. `None` is
             `generate_beam`.
@@ -101,28 +102,28 @@ def save_serving(
         _write_batching(target.parent / "batching.config", batching_file(batch_sizes))
         _publish(partial, target)
     finally:
-        shutil.rmtree(partial, ignore_errors=True)  # gone already where all went well
+        shutil.rmtree(partial, ignore_errors=True)  # it is renamed already if all went well
     num_bytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     return ServingArtifact(target, name, version, described, num_bytes, len(requests), max_error)
 
 
-# === What was asked for ===
+# === Arguments ===
 
 
-def _choose_forms(task, inputs):
+def _choose_forms(task: Any, inputs: str | None) -> tuple[str, ...]:
     forms = find_served(task).forms
     check_backend("a SavedModel")
     if inputs is None:
-        known = getattr(task, "pairs", None)  # what a classifier was trained on, and so takes alone
+        known = getattr(task, "pairs", None)  # a classifier takes only what it was trained on
         return forms if known is None else ("pairs" if known else "texts",)
     if inputs not in forms:
-        raise ValueError(f"inputs={inputs!r}: the task {task.name!r} takes {' or '.join(map(repr, forms))}.")
+        raise ValueError(f"Got inputs={inputs!r}; the task {task.name!r} takes {' or '.join(map(repr, forms))}.")
     return (inputs,)
 
 
-def _check_long_texts(task, long_texts):
+def _check_long_texts(task: Task, long_texts: str | None) -> None:
     if long_texts not in (None, "cut"):
-        raise ValueError(f"long_texts={long_texts!r}: expected 'cut', or nothing.")
+        raise ValueError(f"Got long_texts={long_texts!r}; expected 'cut' or None.")
     if task.long_texts != "cut" and long_texts is None:
         raise ValueError(
             f"The task reads long texts in {task.long_texts}, and a served graph reads their first "
@@ -131,9 +132,9 @@ def _check_long_texts(task, long_texts):
         )
 
 
-def _check_target(directory, version):
+def _check_target(directory: str | os.PathLike, version: Any) -> Path:
     if not isinstance(version, int) or isinstance(version, bool) or not 0 < version < 2**63:
-        raise ValueError(f"version={version!r}: expected a positive integer, such as 1.")
+        raise ValueError(f"Got version={version!r}; expected a positive integer, such as 1.")
     target = Path(directory).expanduser() / str(version)
     if os.path.lexists(target):
         raise FileExistsError(
@@ -142,52 +143,52 @@ def _check_target(directory, version):
     return target
 
 
-def _check_name(name):
+def _check_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
-        raise ValueError(
-            f"The model's name would be {name!r}; pass name= with letters, digits, '_', '-' and '.' alone."
-        )
+        raise ValueError(f"The model's name would be {name!r}; pass name= with only letters, digits, '_', '-' and '.'.")
     return name
 
 
-def _check_batch_sizes(batch_sizes):
+def _check_batch_sizes(batch_sizes: Sequence[int]) -> tuple[int, ...]:
     sizes = tuple(batch_sizes)
     if not sizes or sizes != tuple(sorted(set(sizes))) or not all(type(size) is int and size > 0 for size in sizes):
-        raise ValueError(f"batch_sizes={batch_sizes!r}: expected increasing positive integers, such as {BATCH_SIZES}.")
+        raise ValueError(
+            f"Got batch_sizes={batch_sizes!r}; expected increasing positive integers, such as {BATCH_SIZES}."
+        )
     return sizes
 
 
-def _warmup_rows(task, texts):
-    """Pairs of texts; a text without a second one is its own."""
+def _warmup_rows(task: Task, texts: Any) -> list[tuple[str, str]]:
+    """Turn texts into pairs; a text without a second one is paired with itself."""
     if texts is None:
         texts = ["", "a short text", "many words " * task.sequence_length]
     if isinstance(texts, str) or not len(texts):
-        raise ValueError(f"warmup_texts={texts!r}: expected a list of at least one text or pair of texts.")
+        raise ValueError(f"Got warmup_texts={texts!r}; expected a list of at least one text or pair of texts.")
     rows = [(text, text) if isinstance(text, str) else tuple(text) for text in texts]
     for row in rows:
         if len(row) != 2 or not all(isinstance(text, str) for text in row):
-            raise ValueError(f"warmup_texts has {row!r}; expected strings, or pairs of strings.")
+            raise ValueError(f"Got {row!r} in warmup_texts; expected strings, or pairs of strings.")
     return rows
 
 
 # === Writing ===
 
 
-def _make_partial(target):
-    """A new directory beside the target, under a name that no server takes for a version."""
+def _make_partial(target: Path) -> Path:
+    """Make a directory beside the target, with a name that servers do not take for a version."""
     partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.partial"
     try:
         partial.mkdir(parents=True)
     except OSError as error:
         raise OSError(
-            f"{target.parent} cannot be written ({error.strerror}); choose a directory that you may write to."
+            f"{target.parent} cannot be written ({error.strerror}); choose a directory that you can write to."
         ) from error
     return partial
 
 
-def _write_graph(signatures: dict[str, Signature], directory):
-    # ExportArchive tracks the variables behind the Keras ones: a plain tf.Module that holds a Keras model saves a
-    # file that session loaders, TF Serving's among them, cannot restore.
+def _write_graph(signatures: dict[str, Signature], directory: Path) -> None:
+    # ExportArchive tracks the TensorFlow variables of the Keras ones. A plain tf.Module with a Keras model saves a file
+    # that session loaders such as TF Serving's cannot restore.
     archive = keras.export.ExportArchive()
     for key, signature in signatures.items():
         archive.add_endpoint(key, signature.function, input_signature=[signature.inputs])
@@ -195,30 +196,30 @@ def _write_graph(signatures: dict[str, Signature], directory):
     _edit_graph(signatures, directory)
 
 
-def _edit_graph(signatures, directory):
-    """Say which requests a signature answers: tf.saved_model.save knows Predict alone."""
+def _edit_graph(signatures: dict[str, Signature], directory: Path) -> None:
+    """Set the request type of each signature, because tf.saved_model.save only knows Predict."""
     path = directory / "saved_model.pb"
     saved = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for meta_graph in saved.meta_graphs:
         for key, signature in signatures.items():
             meta_graph.signature_def[key].method_name = signature.method
         for node in meta_graph.graph_def.node:
-            node.attr.pop("debug_name", None)  # of variables; older servers do not know it, and complain
+            node.attr.pop("debug_name", None)  # an attribute of variables that older servers do not know
     path.write_bytes(saved.SerializeToString(deterministic=True))
-    (directory / "fingerprint.pb").unlink(missing_ok=True)  # of the file before this change; it is optional
+    (directory / "fingerprint.pb").unlink(missing_ok=True)  # it belongs to the unchanged file, and is optional
 
 
-def _write_batching(path, text):
-    """Write the file unless there is one, which may have been tuned."""
+def _write_batching(path: Path, text: str) -> None:
+    """Write the file unless it exists, because it may have been tuned."""
     if not path.exists():
         write_whole(path, text)
 
 
-def _write_text(path, text):
+def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def _publish(partial, target):
+def _publish(partial: Path, target: Path) -> None:
     for path in [*partial.rglob("*"), partial]:
         sync(path)
     os.rename(partial, target)
@@ -228,7 +229,9 @@ def _publish(partial, target):
 # === Reading back ===
 
 
-def _read_back(task, signatures, directory, rows):
+def _read_back(
+    task: Task, signatures: dict[str, Signature], directory: Path, rows: list[tuple[str, str]]
+) -> tuple[tuple[ServedSignature, ...], float]:
     """Describe the signatures in the file, and compare their answers with the Keras model's."""
     loaded = tf.saved_model.load(str(directory)).signatures
     described = tuple(
@@ -236,8 +239,8 @@ def _read_back(task, signatures, directory, rows):
         for key, signature in signatures.items()
     )
     served = find_served(task)
-    packed = pack(task.tokenizer, [text for text, _ in rows], sequence_length=task.sequence_length)
-    raw, answers = task.model(packed, training=False), loaded["from_ids"](**packed)
+    inputs = pack(task.tokenizer, [text for text, _ in rows], sequence_length=task.sequence_length)
+    raw, answers = task.model(inputs, training=False), loaded["from_ids"](**inputs)
     errors = [row_errors(value, answers[output]).max() for output, value in raw.items() if output in answers]
     for key, signature in signatures.items():
         if signature.method != PREDICT or not signature.texts:
@@ -246,7 +249,7 @@ def _read_back(task, signatures, directory, rows):
         expected = signature.expected(task, *columns) if signature.expected else expect(served, task, *columns)
         answers = loaded[key](**dict(zip(signature.texts, map(tf.constant, columns), strict=True)))
         errors += [row_errors(expected[output], answers[output]).max() for output in expected]
-    worst = float(np.max(errors))  # NaN where one is NaN
+    worst = float(np.max(errors))  # NaN if one is NaN
     if not worst <= _TOLERANCE:
         raise RuntimeError(
             f"The written graph differs from the Keras model by {worst:.1e} on the warm-up texts; expected at most "
@@ -255,5 +258,5 @@ def _read_back(task, signatures, directory, rows):
     return described, worst
 
 
-def _output_names(function):
+def _output_names(function: Any) -> tuple[str, ...]:
     return tuple(sorted(function.structured_outputs))

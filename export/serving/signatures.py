@@ -1,7 +1,7 @@
-"""A task → the functions that a server calls: raw strings in, answers by name out, all of it one TensorFlow graph.
+"""Build the functions that a server calls: one TensorFlow graph from raw strings to answers by name.
 
-Takes a task, gives `Signature` values ready to be saved: tokenizer, packing, model and decoding. A room of its own
-because it is the graph, and `serving/saving.py` the files; what a task takes and gives is its `ServedTask`.
+Takes a task and gives `Signature` values to save. The task's `ServedTask` says what it takes and gives;
+`serving/saving.py` writes the files.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,30 +12,30 @@ import tensorflow as tf
 
 from export.serving.graph import SharedGraph
 from export.serving.tasks import find_served, serve_strings
-from export.tasks.base.definition import FORMS, PREDICT
+from export.tasks.base.definition import FORMS, PREDICT, ServedTask
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.base.task import Task
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A function with named inputs and outputs, and the kind of request that it answers."""
+    """A function with named inputs and outputs, and the type of request that it answers."""
 
     function: Callable[[dict], dict]
     inputs: dict[str, tf.TensorSpec]
     method: str = PREDICT
-    texts: tuple[str, ...] = ()  # which raw strings a row has: inputs, or features of a tf.Example
-    expected: Callable[..., dict] | None = None  # what Keras says to them, where it is not `expect`
+    texts: tuple[str, ...] = ()  # the strings of a row: inputs, or features of a tf.Example
+    expected: Callable[..., dict] | None = None  # the answers of Keras; `None` uses `expect`
 
 
 def build_signatures(
     task: Task, forms: Sequence[str], decodings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> dict[str, Signature]:
-    """The signatures of a task, `serving_default` first.
+    """Build the signatures of a task, `serving_default` first.
 
     Args:
         task: A task that can be served.
-        forms: Keys of `FORMS`. The first is what `serving_default` takes; another has signatures of its own, such as
+        forms: Keys of `FORMS`. `serving_default` takes the first; others have their own signatures, such as
             `serving_pairs` and `classify_pairs`.
         decodings: For a task that writes: other ways to write, each a signature.
 
@@ -53,12 +53,12 @@ def build_signatures(
             signatures[key if is_default else f"{key}_{form}"] = _example_signature(graph, answers, names, method)
 
     if decodings is not None and served.variants is None:
-        raise ValueError(f"decodings= is for tasks that write; {task.name!r} does not.")
+        raise ValueError(f"Got decodings=, which is for tasks that write; {task.name!r} does not. Leave it out.")
     variants = {} if served.variants is None else served.variants(decodings)
     for key, (serve, expected) in variants.items():
         signatures[key] = _string_signature(graph, replace(served, serve=serve), FORMS[forms[0]], expected)
 
-    def from_ids(inputs):
+    def from_ids(inputs: dict) -> dict:
         if served.serve_ids is not None:
             return served.serve_ids(graph, inputs)
         outputs = graph.forward(inputs)
@@ -69,23 +69,27 @@ def build_signatures(
     return {"serving_default": signatures["from_ids"], **signatures}
 
 
-def _string_signature(graph, served, names, expected=None):
-    """Raw strings `[B]`, an input for each text of a row."""
+def _string_signature(
+    graph: SharedGraph, served: ServedTask, names: tuple[str, ...], expected: Callable[..., dict] | None = None
+) -> Signature:
+    """A signature for raw strings `[B]`, with an input for each text of a row."""
 
-    def serve(rows):
+    def serve(rows: dict) -> dict:
         return serve_strings(served, graph, *(rows[name] for name in names))
 
     inputs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
     return Signature(serve, inputs, texts=names, expected=expected)
 
 
-def _example_signature(graph, answers, names, method):
-    """What Classify and Regress requests bring: serialized tf.Examples as `inputs`, a feature for each text."""
+def _example_signature(
+    graph: SharedGraph, answers: Callable[[dict], dict], names: tuple[str, ...], method: str
+) -> Signature:
+    """A signature for Classify and Regress requests: serialized tf.Examples with a feature for each text."""
 
-    def serve(requests):
+    def serve(requests: dict) -> dict:
         features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
         rows = tf.io.parse_example(requests["inputs"], features)
-        packed, _ = graph.pack(*(rows[name] for name in names))
-        return answers(graph.forward(packed))
+        tensors, _ = graph.pack(*(rows[name] for name in names))
+        return answers(graph.forward(tensors))
 
     return Signature(serve, {"inputs": tf.TensorSpec([None], tf.string, name="inputs")}, method, texts=names)

@@ -1,7 +1,6 @@
-"""A task → how it is served, and what its signature for strings computes, in TensorFlow and by Keras.
+"""Find how a task is served, and compute its answers to strings in TensorFlow and with Keras.
 
-What a task takes and gives is in its own module, as `ServedTask`; the functions that a server calls are put together in
-`serving/signatures.py`.
+Each task defines its `ServedTask` in its own module; `serving/signatures.py` builds the functions that a server calls.
 """
 
 from typing import Any
@@ -17,7 +16,7 @@ from keras_bert.text.packing import pack
 
 
 def find_served(task: Any) -> ServedTask:
-    """How a task is served; an error for what is no task, or none that can be served.
+    """Find how a task is served; raise an error if it is not a task, or cannot be served.
 
     Example:
         >>> find_served(classifier).forms  # doctest: +SKIP
@@ -25,8 +24,8 @@ def find_served(task: Any) -> ServedTask:
     """
     if not isinstance(task, Task):
         raise TypeError(
-            f"Expected a task model such as TextClassifier; got {type(task).__name__}. A server needs tokenizer and "
-            "labels too: make a task of the model, or open a saved one with keras_bert.load_task."
+            f"Expected a task model such as TextClassifier; got {type(task).__name__}. A server also needs a tokenizer "
+            "and labels: make a task from the model, or open a saved one with keras_bert.load_task."
         )
     exported = find_export(task.name)
     if exported.served is not None:
@@ -37,21 +36,21 @@ def find_served(task: Any) -> ServedTask:
 
 
 def serve_strings(served: ServedTask, graph: SharedGraph, *texts: tf.Tensor) -> dict:
-    """What `serving_default` gives for strings.
+    """Compute the answers of `serving_default` to strings.
 
     Args:
         served: How the task is served.
-        graph: The parts that all signatures share.
+        graph: The functions that all signatures share.
         texts: Strings `[B]`, a tensor for each text of a row.
     """
     if served.serve is not None:
         return served.serve(graph, *map(clean, texts))
-    packed, truncated = graph.pack(*texts)
-    return {**served.answers(graph.task, graph.forward(packed)), "truncated": truncated}
+    inputs, truncated = graph.pack(*texts)
+    return {**served.answers(graph.task, graph.forward(inputs)), "truncated": truncated}
 
 
 def expect(served: ServedTask, task: Task, *texts: list[str]) -> dict:
-    """The same by Keras, or a part of it, to compare with.
+    """Compute the same answers, or some of them, with Keras.
 
     Args:
         served: How the task is served.
@@ -60,5 +59,5 @@ def expect(served: ServedTask, task: Task, *texts: list[str]) -> dict:
     """
     if served.expected is not None:
         return served.expected(task, *texts)
-    packed = pack(task.tokenizer, *texts, sequence_length=task.sequence_length)
-    return served.answers(task, task.model(packed, training=False))
+    inputs = pack(task.tokenizer, *texts, sequence_length=task.sequence_length)
+    return served.answers(task, task.model(inputs, training=False))

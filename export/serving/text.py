@@ -1,15 +1,14 @@
-"""Written tokens → texts, inside a TensorFlow graph: `decoding/written_text.py` for all texts of a batch at a time.
+"""Join written tokens to texts inside a TensorFlow graph, for all texts of a batch at once.
 
-Takes ids and a vocabulary, gives strings. A room of its own because a server gives texts and has no Python: the rules
-are those of `write_text`, said over whole rows of words, and a test holds the two together. Ops that stock servers
-have.
+The rules are those of `write_text` in `decoding/written_text.py`, and a test compares the two. Only ops of stock
+servers are used.
 """
 
 import functools
 import itertools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import tensorflow as tf
 
@@ -17,7 +16,7 @@ from keras_bert.decoding import written_text as rules
 
 
 def join_tokens(ids: tf.Tensor, lengths: tf.Tensor, vocabulary: Sequence[str]) -> tf.Tensor:
-    """The texts of rows of tokens.
+    """Join rows of tokens to texts.
 
     Args:
         ids: int32 `[B, L]`.
@@ -31,13 +30,13 @@ def join_tokens(ids: tf.Tensor, lengths: tf.Tensor, vocabulary: Sequence[str]) -
         >>> join_tokens(tf.constant([[0, 1, 2]]), tf.constant([3]), ["un", "##able", "!"]).numpy()
         array([b'unable!'], dtype=object)
     """
-    words = _words(ids, lengths, vocabulary)  # [B, L], empty behind the last
+    words = _words(ids, lengths, vocabulary)  # [B, L], empty after the last
     parts = tf.where(_is_joined(words) | (words == ""), words, tf.strings.join([" ", words]))
     return tf.strings.reduce_join(parts, axis=-1)
 
 
-def _words(ids, lengths, vocabulary):
-    """Tokens with their pieces, each word in the place of its number."""
+def _words(ids: tf.Tensor, lengths: tf.Tensor, vocabulary: Sequence[str]) -> tf.Tensor:
+    """Join tokens to words; each word stands at the position of its number."""
     rows, width = tf.shape(ids)[0], ids.shape[1]
     is_text = tf.range(width)[None] < lengths[:, None]
     tokens = tf.where(is_text, tf.gather(tf.constant(vocabulary), tf.where(is_text, ids, 0)), "")
@@ -49,25 +48,25 @@ def _words(ids, lengths, vocabulary):
     return tf.reshape(words, [rows, width])
 
 
-def _is_joined(words):
-    """Whether each word stands directly behind the one before it; see `TextStream._is_joined`."""
+def _is_joined(words: tf.Tensor) -> tf.Tensor:
+    """Whether each word follows the one before it without a space; see `TextStream._is_joined`."""
 
-    def matches(pattern):
+    def matches(pattern: str) -> tf.Tensor:
         return tf.strings.regex_full_match(words, f"(?s){pattern}")
 
-    def is_one_of(values):
+    def is_one_of(values: Iterable[str]) -> tf.Tensor:
         return matches("|".join(re.escape(value) for value in sorted(values)))
 
-    wide, digit = _class(rules._WIDE), _class(_ranges(str.isdigit))
+    wide, digit = _class(rules.WIDE), _class(_ranges(str.isdigit))
     is_quote = words == '"'
     joined = _before(matches(f".*{wide}")) | matches(f"{wide}.*")
-    joined |= is_one_of(rules._CLOSING) | _before(is_one_of(rules._OPENING))
-    endings = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in rules._ENGLISH_ENDINGS)
-    # Links by their kind: what stands in the middle, what the word before ends with, what the next begins with.
+    joined |= is_one_of(rules.CLOSING) | _before(is_one_of(rules.OPENING))
+    endings = "|".join("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in rules.ENGLISH_ENDINGS)
+    # Each kind of link: the word itself, the end of the word before it, the beginning of the word after it.
     links = tf.zeros_like(is_quote)
     for middle, end, start in (
-        (is_one_of(rules._LINKS), matches(r".*[\pL\pN]"), matches(r"[\pL\pN].*")),
-        (is_one_of(rules._APOSTROPHES), matches(r".*\pL"), matches(endings)),
+        (is_one_of(rules.LINKS), matches(r".*[\pL\pN]"), matches(r"[\pL\pN].*")),
+        (is_one_of(rules.APOSTROPHES), matches(r".*\pL"), matches(endings)),
         (is_one_of(".,:"), matches(f".*{digit}"), matches(f"{digit}.*")),
     ):
         links |= middle & _before(end) & _after(start)
@@ -76,24 +75,24 @@ def _is_joined(words):
     return joined | (tf.range(words.shape[1])[None] == 0)
 
 
-def _before(values):
-    """What the word before each word has."""
+def _before(values: tf.Tensor) -> tf.Tensor:
+    """The value of the word before each word."""
     return tf.concat([tf.zeros_like(values[:, :1]), values[:, :-1]], axis=1)
 
 
-def _after(values):
-    """What the word behind each word has."""
+def _after(values: tf.Tensor) -> tf.Tensor:
+    """The value of the word after each word."""
     return tf.concat([values[:, 1:], tf.zeros_like(values[:, :1])], axis=1)
 
 
-def _class(ranges):
-    """A regular expression's class of characters, from the first and the last of each range."""
+def _class(ranges: Iterable[tuple[int, int]]) -> str:
+    """A character class of a regular expression, from the first and the last character of each range."""
     return f"[{''.join(f'{chr(first)}-{chr(last)}' for first, last in ranges)}]"
 
 
 @functools.cache
-def _ranges(belongs):
-    """The ranges of all characters that a function says yes to."""
+def _ranges(belongs: Callable[[str], bool]) -> tuple[tuple[int, int], ...]:
+    """The ranges of all characters for which a function is true."""
     codes = [code for code in range(sys.maxunicode + 1) if belongs(chr(code))]
     gaps = [0, *(place for place in range(1, len(codes)) if codes[place] > codes[place - 1] + 1), len(codes)]
     return tuple((codes[begin], codes[end - 1]) for begin, end in itertools.pairwise(gaps))

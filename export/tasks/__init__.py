@@ -1,1 +1,1 @@
-"""What `export` knows of each task, one module a task; `tasks/base` has the protocol and the registry."""
+"""What `export` knows of each task, in one module per task; `tasks/base` has the protocol and the registry."""

@@ -1,6 +1,7 @@
-"""Aspects: pairs of a sentence and an aspect → what the sentence says of it."""
+"""Export aspect sentiment: pairs of a sentence and an aspect, answered with a polarity."""
 
 import os
+from typing import Any
 
 import numpy as np
 
@@ -16,32 +17,35 @@ from export.tasks.classification import (
     class_ranking,
     class_tensors,
 )
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.labels import AspectPolarity
 
 
 class AspectReader(LabelReader):
-    """Pairs of a sentence and an aspect → polarities."""
+    """Reads pairs of a sentence and an aspect; answers with polarities."""
 
     pairs_alone = True
     sample = ("a", "a")
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         if split_pairs(inputs)[1] is None:
             raise TypeError(f"There is no aspect for {str(inputs[0])[:40]!r}; expected pairs (sentence, aspect).")
         return super().prepare(inputs)
 
-    def answers(self, outputs, data, inputs):
+    def answers(  # type: ignore[override]  # it has no options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
+    ) -> list:
         ranked = super().answers(outputs, data, inputs)
         return [
             AspectPolarity(aspect, labels[0].name, labels[0].probability)
             for (_, aspect), labels in zip(inputs, ranked, strict=True)
         ]
 
-    def agreement(self, answers, others):
+    def agreement(self, answers: list, others: list) -> float:
         return float(np.mean([ours.label == theirs.label for ours, theirs in zip(answers, others, strict=True)]))
 
 
-def _read_examples(task, x, y, **columns) -> Examples:
+def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     from keras_bert.tasks.classification.aspect_files import read_aspects
 
     if isinstance(x, str | os.PathLike):
@@ -49,7 +53,7 @@ def _read_examples(task, x, y, **columns) -> Examples:
     return read_texts(task, [(text, "it") for text in PROBES] if x is None else x, y, **columns)
 
 
-def _label_texts(teacher, pairs):
+def _label_texts(teacher: Any, pairs: list) -> tuple[list, list]:
     return pairs, [answer.label for answer in teacher.predict(pairs)]
 
 

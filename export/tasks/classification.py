@@ -1,4 +1,7 @@
-"""Classification: texts or pairs → labels with probabilities, or numbers."""
+"""Export classification: texts or pairs of texts, answered with labels and probabilities, or with numbers."""
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,40 +13,42 @@ from export.tasks.base.labels import (
     ranked_labels,
     share_of_same_labels,
 )
-from export.tasks.base.reader import Reader, check_width, cut_or_windows, split_at_tab, split_pairs
+from export.tasks.base.reader import Reader, check_width, split_at_tab
 from export.tasks.base.registry import register_export
 from keras_bert.decoding import choose_labels, inverse_sigmoid, mean_by_owner, sigmoid
-from keras_bert.text.tokenized_texts import tokenize_texts
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === The device ===
 
-# What the file of each kind gives.
-_OUTPUTS = {"single_label": "probabilities", "multi_label": "probabilities", "regression": "class_logits"}
+# The output of the file, by the kind of task.
+_OUTPUTS: dict[str | None, str] = {
+    "single_label": "probabilities",
+    "multi_label": "probabilities",
+    "regression": "class_logits",
+}
 
 
 class LabelReader(Reader):
-    """Texts or pairs of texts → labels."""
+    """Reads texts or pairs of texts; answers with labels, or with numbers for regression."""
 
     @property
-    def outputs(self):
-        """What a file must give."""
+    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]  # depends on the kind
+        """The output that the file must have."""
         return (_OUTPUTS[self.kind],)
 
-    def check(self):
+    def check(self) -> None:
         if self.kind not in _OUTPUTS or (self.labels is None) != (self.kind == "regression"):
             raise ValueError(
-                f"kind {self.kind!r} and {len(self.labels or ())} labels, which do not go together; export it again."
+                f"The kind {self.kind!r} and {len(self.labels or ())} labels do not go together; export the file again."
             )
 
     @classmethod
-    def from_line(cls, line):
+    def from_line(cls, line: str) -> Any:
         return split_at_tab(line)
 
-    def prepare(self, inputs):
-        tokenized = tokenize_texts(self.tokenizer, *split_pairs(inputs))
-        return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
-
-    def answers(self, outputs, data, inputs, *, threshold: float = 0.5):  # type: ignore[override]  # the task's own options
+    def answers(  # type: ignore[override]  # the task's own options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, threshold: float = 0.5
+    ) -> list:
         if self.kind == "regression":
             return [float(value) for value in mean_by_owner(outputs["class_logits"], data.owners)[:, 0]]
         probabilities = np.asarray(outputs["probabilities"], np.float64)
@@ -54,17 +59,17 @@ class LabelReader(Reader):
             return [choose_labels(row, labels, threshold=threshold) for row in probabilities]
         return ranked_labels(probabilities, labels, data.owners)
 
-    def agreement(self, answers, others):
+    def agreement(self, answers: list, others: list) -> float:
         if self.kind == "regression":
             return _correlation(np.array(answers), np.array(others))
         return share_of_same_labels(answers, others, count=1 if self.kind == "single_label" else None)
 
     @property
-    def agreement_of(self):
+    def agreement_of(self) -> str:
         return "correlation" if self.kind == "regression" else super().agreement_of
 
 
-def _correlation(ours, theirs):
+def _correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
     if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
         return float(np.allclose(ours, theirs))
     return float(np.corrcoef(ours, theirs)[0, 1])
@@ -73,22 +78,22 @@ def _correlation(ours, theirs):
 # === The file ===
 
 
-def class_tensors(task) -> dict:
-    """What the file of a classifier gives: probabilities, or a number."""
+def class_tensors(task: Any) -> dict:
+    """The outputs of a classifier's file: probabilities, or a number for regression."""
     if task.kind == "regression":
         return {"class_logits": task.model.output["class_logits"]}
     return probability_tensors(task, "class_logits", task.kind)
 
 
-def class_probabilities(task, outputs: dict, tokenized) -> dict:
-    """The same in NumPy."""
+def class_probabilities(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+    """The outputs of a classifier's file in NumPy, from the outputs of its model."""
     if task.kind == "regression":
         return outputs
     return {"probabilities": probabilities_of(outputs["class_logits"], task.kind)}
 
 
-def class_logits(task, outputs: dict, tokenized) -> dict:
-    """The way back."""
+def class_logits(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+    """The outputs of a classifier's model, from the outputs of its file."""
     if task.kind == "regression":
         return outputs
     return {"class_logits": logits_of(outputs["probabilities"], task.kind)}
@@ -97,7 +102,7 @@ def class_logits(task, outputs: dict, tokenized) -> dict:
 # === Labels by a teacher ===
 
 
-def _label_texts(teacher, texts):
+def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
     answers = teacher.predict(texts)
     if teacher.kind == "regression":
         return texts, answers
@@ -109,8 +114,8 @@ def _label_texts(teacher, texts):
 # === The server ===
 
 
-def class_answers(task, outputs: dict) -> dict:
-    """What a server gives for a text."""
+def class_answers(task: Any, outputs: dict) -> dict:
+    """The answers of a server for each text."""
     import tensorflow as tf
 
     logits = outputs["class_logits"]
@@ -125,11 +130,11 @@ def class_answers(task, outputs: dict) -> dict:
     }
 
 
-def class_ranking(task):
-    """The signature for Classify requests, or for Regress requests."""
+def class_ranking(task: Any) -> tuple[str, str, Callable[[dict], dict]]:
+    """The signature for Classify requests, or for Regress requests where the task is regression."""
     import tensorflow as tf
 
-    def rank(outputs):
+    def rank(outputs: dict) -> dict:
         probabilities = class_answers(task, outputs)["probabilities"]
         scores, order = tf.math.top_k(probabilities, k=len(task.labels))
         return {"classes": tf.gather(tf.constant(task.labels), order), "scores": scores}
@@ -148,7 +153,7 @@ _ANDROID = (
 )
 
 
-def _guide(task):
+def _guide(task: Any) -> GuideInput:
     return _PAIR if task.pairs else GuideInput()
 
 

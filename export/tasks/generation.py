@@ -1,6 +1,7 @@
-"""Generation: sources → texts that are written behind them, by a file with two graphs."""
+"""Export generation: sources, answered with the texts that are written after them. The file has two graphs."""
 
 import itertools
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -19,36 +20,34 @@ from keras_bert.text.tokenized_texts import TokenizedTexts
 
 
 class SourceReader(Reader):
-    """Sources, each a text or a list of texts that belong together, → texts.
+    """Reads sources, each a text or a list of texts that belong together; answers with texts.
 
-    Its rows are sources, so `sequence_length` is the most tokens of one. Answers come from `written_ids`, `[rows, L]`
-    with padding behind them, which the loop around a file's graphs gives.
+    A row is a source, so `sequence_length` is the most tokens of a source. Answers come from `written_ids`, `[rows, L]`
+    with padding at the end, which the loop around the file's graphs gives.
     """
 
     outputs = ("logits",)
     expected = {**Reader.expected, "target_length": COUNT, "keeps": one_of("start", "end")}
 
     @classmethod
-    def from_line(cls, line):
+    def from_line(cls, line: str) -> str | list[str]:
         return line.split("\t") if "\t" in line else line
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         sources = [as_source(text, row) for row, text in enumerate(inputs, 1)]
         room = Room(self.sequence_length, self.settings["target_length"], self.settings["keeps"])
         ids, splits, _ = tokenize_sources(self.tokenizer, sources, room)
         special = {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
         return PreparedData(TokenizedTexts(ids, splits, **special), None, None, np.arange(len(sources)))
 
-    def answers(self, outputs, data, inputs):
+    def answers(  # type: ignore[override]  # it has no options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
+    ) -> list[str]:
         pad_id = self.tokenizer.pad_id
         return [
             write_text(self.tokenizer.id_to_token(token) for token in row[row != pad_id].tolist())
             for row in outputs["written_ids"]
         ]
-
-    def agreement(self, answers, others):
-        """The share of texts that are the same."""
-        return float(np.mean([ours == theirs for ours, theirs in zip(answers, others, strict=True)]))
 
 
 def source_rows(tokenized: TokenizedTexts) -> list[np.ndarray]:
@@ -65,18 +64,19 @@ def source_rows(tokenized: TokenizedTexts) -> list[np.ndarray]:
 # === The file ===
 
 
-def _no_single_graph(task, *others):
+def _no_single_graph(task: Any, *others: Any) -> NoReturn:
     raise ValueError(
-        f"{type(task).__name__} is two graphs in a file, one that reads and one that writes a token, so it has no "
-        "outputs of its own: export.convert, load, verify and save_serving take it; what changes its model does not."
+        f"The file of {type(task).__name__} has two graphs, one that reads and one that writes a token, so it has no "
+        "single set of outputs. Use export.convert, load, verify and save_serving; functions that change the model "
+        "do not take this task."
     )
 
 
 # === Data ===
 
 
-def _read_examples(task, x, y, **columns) -> Examples:
-    """Sources alone are strings, or lists of strings; tuples are pairs of source and target."""
+def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
+    """Read examples. Sources alone are strings or lists of strings; tuples are pairs of source and target."""
     if x is None or (y is None and isinstance(x, list | tuple) and all(isinstance(one, str | list) for one in x)):
         return Examples(list(PROBES if x is None else x))
     rows = as_generation_rows(x, y, **columns)

@@ -1,4 +1,6 @@
-"""Intents and slots: commands to an assistant → what they ask for, with its parts."""
+"""Export intents and slots: commands to an assistant, answered with an intent and its slots."""
+
+from typing import Any
 
 import numpy as np
 
@@ -18,29 +20,33 @@ from export.tasks.base.words import (
     served_tags,
     tag_scores,
 )
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.entities import Command
 from keras_bert.tasks.tagging.rows import arrange_words, read_entities
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === The device ===
 
 
 class CommandReader(Reader):
-    """Texts, or lists of words, → `Command`s."""
+    """Reads texts or lists of words; answers with `Command`s."""
 
     outputs = ("probabilities", "token_logits")
     token_outputs = ("token_logits",)
     expected = {**TAG_SETTINGS, "tags": list_of(Setting(lambda value: isinstance(value, str), "a tag"))}
 
-    def check(self):
+    def check(self) -> None:
         self._scores = tag_scores(self.settings["tags"], self.settings)
         if not self.labels:
-            raise ValueError("no labels; expected the names of its intents.")
+            raise ValueError("There are no labels; expected the names of the intents.")
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         sentences = [[word for word, _, _ in words] for _, words in self._locate(inputs)]
         return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts="cut")
 
-    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):  # type: ignore[override]  # the task's own options
+    def answers(  # type: ignore[override]  # the task's own options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, threshold: float = 0.0
+    ) -> list[Command]:
         logits, tags = outputs["token_logits"], self.settings["tags"]
         check_width("token_logits", logits, tags)
         located, words = self._locate(inputs), logits[data.places]
@@ -51,7 +57,7 @@ class CommandReader(Reader):
             for ranked, found in zip(intents, slots, strict=True)
         ]
 
-    def agreement(self, answers, others):
+    def agreement(self, answers: list, others: list) -> float:
         """The share of commands with the same intent and the same slots."""
         same = [
             ours.intent == theirs.intent and same_entities(ours.slots, theirs.slots)
@@ -59,29 +65,29 @@ class CommandReader(Reader):
         ]
         return float(np.mean(same))
 
-    def _locate(self, inputs):
+    def _locate(self, inputs: list) -> list[tuple[str, list]]:
         return locate_inputs(inputs, self.settings["splitting"])
 
 
 # === The file ===
 
 
-def _tensors(task):
+def _tensors(task: Any) -> dict:
     return {**probability_tensors(task, "class_logits"), "token_logits": task.model.output["token_logits"]}
 
 
-def _from_task(task, outputs, tokenized):
+def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     return {"probabilities": probabilities_of(outputs["class_logits"]), "token_logits": outputs["token_logits"]}
 
 
-def _to_task(task, outputs, tokenized):
+def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     return {"class_logits": logits_of(outputs["probabilities"]), "token_logits": outputs["token_logits"]}
 
 
 # === Labels by a teacher ===
 
 
-def _label_texts(teacher, texts):
+def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
     answers = teacher.predict(texts)
     labels = [(answer.intent, entity_labels(text, answer.slots)) for text, answer in zip(texts, answers, strict=True)]
     return texts, labels
@@ -90,7 +96,7 @@ def _label_texts(teacher, texts):
 # === The server ===
 
 
-def _served_answers(task, outputs):
+def _served_answers(task: Any, outputs: dict) -> dict:
     import tensorflow as tf
 
     logits = outputs["class_logits"]
@@ -103,9 +109,9 @@ def _served_answers(task, outputs):
     }
 
 
-def _serve(graph, text):
-    packed, starts, ends, truncated = graph.pack_with_places(text)
-    answers = _served_answers(graph.task, graph.forward(packed))
+def _serve(graph: Any, text: Any) -> dict:
+    tensors, starts, ends, truncated = graph.pack_with_places(text)
+    answers = _served_answers(graph.task, graph.forward(tensors))
     return {**answers, "starts": starts, "ends": ends, "truncated": truncated}
 
 

@@ -1,6 +1,7 @@
-"""Multiple choice: a context and choices → which of them it is."""
+"""Export multiple choice: a context with choices, answered with the choices in order."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -17,29 +18,29 @@ from keras_bert.text.tokenized_texts import tokenize_texts
 
 
 class ChoiceReader(Reader):
-    """Contexts with their choices → the choices, the likeliest first; each choice is a row.
+    """Reads contexts with their choices; answers with the choices, the likeliest first. Each choice is a row.
 
-    The file gives a number for a row: how many choices there are is the app's, and so is the softmax over them.
+    The file gives one score for a row. The app knows how many choices there are, and takes the softmax over them.
     """
 
     outputs = ("class_logits",)
     sample = ("a", ["a", "b"])
 
-    def inputs(self, context, choices=None):
+    def inputs(self, context: Any, choices: Any = None) -> tuple[list, bool]:
         if isinstance(context, str):
             if choices is None or isinstance(choices, str):
                 raise TypeError("There are no choices; expected (context, [choice, …]), or a list of such.")
             return [(context, list(choices))], True
         if choices is not None:
-            raise TypeError("Several contexts bring their choices along: [(context, [choice, …]), …].")
+            raise TypeError("Got several contexts, and choices beside them; expected [(context, [choice, …]), …].")
         return ([context], True) if is_question(context) else (list(context), False)
 
     @classmethod
-    def from_line(cls, line):
+    def from_line(cls, line: str) -> tuple[str, list[str]]:
         context, *choices = line.split("\t")
         return context, choices
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         questions = as_choices(inputs)
         pairs = [(question.context, choice) for question in questions for choice in question.choices]
         rows, _ = tokenize_texts(self.tokenizer, *map(list, zip(*pairs, strict=True))).trimmed_first(
@@ -48,43 +49,47 @@ class ChoiceReader(Reader):
         owners = np.repeat(np.arange(len(questions)), [len(question.choices) for question in questions])
         return PreparedData(rows, None, None, owners)
 
-    def answers(self, outputs, data, inputs):
+    def answers(  # type: ignore[override]  # it has no options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
+    ) -> list:
         scores = outputs["class_logits"]
         if scores.shape[1:] != (1,):
-            raise ValueError(f"The file gives {scores.shape[1:]} numbers for a choice, not one; export it again.")
+            raise ValueError(
+                f"The file gives scores of shape {scores.shape[1:]} for a choice; expected (1,). Export it again."
+            )
         parts = np.split(scores[:, 0], np.cumsum(np.bincount(data.owners))[:-1])
         return [rank_choices(part, list(choices)) for part, (_, choices) in zip(parts, inputs, strict=True)]
 
-    def agreement(self, answers, others):
+    def agreement(self, answers: list, others: list) -> float:
         return float(np.mean([ours[0].index == theirs[0].index for ours, theirs in zip(answers, others, strict=True)]))
 
 
 # === Data ===
 
 
-def _read_examples(task, x, y, **columns) -> Examples:
+def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     rows = as_choices([(text, list(PROBES[:3])) for text in PROBES] if x is None else x, y, **columns)
     known = all(question.label is not None for question in rows)
     return Examples([(question.context, list(question.choices)) for question in rows], rows if known else None)
 
 
-def _label_texts(teacher, questions):
+def _label_texts(teacher: Any, questions: list) -> tuple[list, list[int]]:
     return questions, [ranked[0].index for ranked in teacher.predict(questions)]
 
 
 # === The server ===
 
 
-def _served_answers(task, outputs):
+def _served_answers(task: Any, outputs: dict) -> dict:
     return {"score": outputs["class_logits"][:, 0]}
 
 
-def _serve(graph, context, choice):
-    packed, truncated = graph.pack_cutting_first(context, choice)
-    return {**_served_answers(graph.task, graph.forward(packed)), "truncated": truncated}
+def _serve(graph: Any, context: Any, choice: Any) -> dict:
+    tensors, truncated = graph.pack_cutting_first(context, choice)
+    return {**_served_answers(graph.task, graph.forward(tensors)), "truncated": truncated}
 
 
-def _expected_scores(task, contexts, choices):
+def _expected_scores(task: Any, contexts: list[str], choices: list[str]) -> dict:
     import tensorflow as tf
 
     limit = task.sequence_length

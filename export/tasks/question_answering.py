@@ -1,4 +1,6 @@
-"""Question answering: questions on contexts → exact parts of the contexts."""
+"""Export question answering: questions about contexts, answered with exact parts of the contexts."""
+
+from typing import Any
 
 import numpy as np
 
@@ -7,16 +9,18 @@ from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader, in_rows, is_token, split_at_tab
 from export.tasks.base.registry import register_export
 from export.tasks.base.settings import COUNT, FLAG, NUMBER
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.spans import Passage, find_answers
 from keras_bert.tasks.question_answering.files import as_pairs, as_questions, check_pairs
 from keras_bert.tasks.question_answering.questions import Question
 from keras_bert.tasks.question_answering.rows import prepare_questions
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === The device ===
 
 
 class SpanReader(Reader):
-    """Pairs of question and context → answers."""
+    """Reads pairs of a question and a context; answers with `Answer`s."""
 
     outputs = token_outputs = ("start_logits", "end_logits")
     pairs_alone = True
@@ -30,27 +34,30 @@ class SpanReader(Reader):
         "no_answer_threshold": NUMBER,
     }
 
-    def check(self):
+    def check(self) -> None:
         longest = self.settings["max_question_length"]
         if self.sequence_length < longest + 4:
             raise ValueError(
-                f"rows of {self.sequence_length} tokens and max_question_length={longest}: beside the question, 3 "
-                f"special tokens and a word of the context need {longest + 4}. Take a longer row, or shorter questions."
+                f"Rows have {self.sequence_length} tokens, and max_question_length={longest}; expected at least "
+                f"{longest + 4} tokens: the question, 3 special tokens and a word of the context. Take longer rows, or "
+                "shorter questions."
             )
 
-    def inputs(self, question, context: str | None = None):
+    def inputs(self, question: Any, context: str | None = None) -> tuple[list, bool]:
         return as_pairs(question, context)
 
     @classmethod
-    def from_line(cls, line):
+    def from_line(cls, line: str) -> Any:
         return split_at_tab(line)
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         questions = [Question(*pair) for pair in check_pairs(inputs)]
         longest = {name: self.settings[name] for name in ("max_question_length", "max_answer_length")}
         return prepare_questions(self.tokenizer, questions, **self.reading, **longest)
 
-    def answers(self, outputs, data, inputs, *, n_best: int | None = None):  # type: ignore[override]  # the task's own options
+    def answers(  # type: ignore[override]  # the task's own options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, n_best: int | None = None
+    ) -> list:
         logits = in_rows(np.stack([outputs[name] for name in self.outputs], axis=-1), data.tokenized.lengths)
         ends = np.cumsum([len(passage.windows) for passage in data.passages])
         options = {"n_best": 1 if n_best is None else n_best, "max_answer_length": self.settings["max_answer_length"]}
@@ -60,13 +67,13 @@ class SpanReader(Reader):
             for part, passage in zip(np.split(logits, ends[:-1]), data.passages, strict=True)
         ]
 
-    def agreement(self, answers, others):
+    def agreement(self, answers: list, others: list) -> float:
         places = [[(answer.start, answer.end) for answer in part] for part in (answers, others)]
         return float(np.mean([ours == theirs for ours, theirs in zip(*places, strict=True)]))
 
     @property
-    def reading(self):
-        """Rows that are shorter than the model was made for overlap still, by half of what a question leaves."""
+    def reading(self) -> dict[str, int]:
+        """The length and stride of rows. Shorter rows than the model's overlap by half of what a question leaves."""
         stride, length = self.settings["stride"], self.sequence_length
         if length < self.settings.get("sequence_length", length):
             stride = min(stride, max(1, (length - 3 - self.settings["max_question_length"]) // 2))
@@ -76,11 +83,11 @@ class SpanReader(Reader):
 # === The file ===
 
 
-def _tensors(task):
-    """Start and end by themselves, as the Task Library wants them, and no answer in the question.
+def _tensors(task: Any) -> dict:
+    """The logits of start and end as two tensors, as the Task Library expects them, with the question masked.
 
-    The loss leaves the question out, so nothing keeps its logits down; the Task Library looks at the five best tokens
-    of all. What no answer can be gets a bias, but for [CLS], whose logits speak for no answer.
+    The loss ignores the question, so its logits may be high, and the Task Library takes the best tokens of the whole
+    row. Tokens outside of the context get a bias. `[CLS]` does not: its logits stand for "no answer".
     """
     import keras
     from keras import ops
@@ -90,44 +97,44 @@ def _tensors(task):
     inputs = {tensor.name: tensor for tensor in task.model.inputs}
     is_first = ops.cast(ops.equal(inputs["token_ids"], task.tokenizer.cls_id), "float32")
     can_be = ops.maximum(ops.cast(inputs["segment_ids"], "float32"), is_first)  # [B, T]
-    # Taken off below: adding it would become a BiasAdd over T, which cannot be converted.
+    # Subtracted below: an addition would become a BiasAdd over T, which cannot be converted.
     penalty = (can_be - 1.0) * MASK_BIAS
     sides = {"start_logits": 0, "end_logits": 1}
     logits = {name: task.model.output["span_logits"][..., side] - penalty for name, side in sides.items()}
     return {name: keras.layers.Identity(dtype="float32", name=name)(value) for name, value in logits.items()}
 
 
-def _from_task(task, outputs, tokenized):
+def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     logits = outputs["span_logits"]
     logits = logits[is_token(tokenized.lengths, logits.shape[1])]  # [tokens, 2]
     return {"start_logits": logits[:, 0], "end_logits": logits[:, 1]}
 
 
-def _to_task(task, outputs, tokenized):
+def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     from keras_bert.model.encoder import MASK_BIAS
 
     both = np.stack([outputs["start_logits"], outputs["end_logits"]], axis=-1)
     return {"span_logits": in_rows(both, tokenized.lengths, fill=MASK_BIAS)}
 
 
-def _outside_of_questions(tokenized):
-    """[CLS] and the context, token by token."""
+def _outside_of_questions(tokenized: TokenizedTexts) -> np.ndarray:
+    """Which tokens are `[CLS]` or of the context."""
     _, splits, second_begins = tokenized.packed()
     places = np.arange(splits[-1]) - np.repeat(splits[:-1], tokenized.lengths)
     return (places == 0) | (places >= np.repeat(second_begins, tokenized.lengths))
 
 
-def _score(task, outputs, data, metric):
-    """With the threshold that the file has, and not with the one that would be best on this data."""
+def _score(task: Any, outputs: dict, data: Any, metric: str) -> float:
+    """Score with the threshold that the file has, not with the one that fits this data best."""
     return float(getattr(task.report(outputs, data), metric))
 
 
 # === Data ===
 
 
-def _read_examples(task, x, y, **columns) -> Examples:
+def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     if columns:
-        raise ValueError(f"columns={columns} are for tables; questions have none. Leave them out.")
+        raise ValueError(f"Got columns={columns}, but questions have no columns; leave them out.")
     if x is None:
         return Examples([("What is it?", text) for text in PROBES])
     if y is None and isinstance(x, list | tuple) and x and all(isinstance(item, list | tuple) for item in x):
@@ -136,7 +143,7 @@ def _read_examples(task, x, y, **columns) -> Examples:
     return Examples([(question.question, question.context) for question in questions], questions)
 
 
-def _label_texts(teacher, pairs):
+def _label_texts(teacher: Any, pairs: list) -> tuple[list, list]:
     answers = teacher.predict(pairs)
     return pairs, [(answer.text, answer.start) if answer.text else None for answer in answers]
 
@@ -144,20 +151,20 @@ def _label_texts(teacher, pairs):
 # === The server ===
 
 
-def _served_answers(task, outputs):
+def _served_answers(task: Any, outputs: dict) -> dict:
     logits = outputs["span_logits"]
     return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
-def _serve(graph, question, context):
+def _serve(graph: Any, question: Any, context: Any) -> dict:
     """The best part of each context, or none: what `find_answers` does, for one window."""
     import tensorflow as tf
 
     task = graph.task
-    packed, starts, ends, truncated = graph.pack_with_places(
+    tensors, starts, ends, truncated = graph.pack_with_places(
         context, question, longest_question=task.max_question_length
     )
-    logits = graph.forward(packed)["span_logits"]  # [B, T, 2]
+    logits = graph.forward(tensors)["span_logits"]  # [B, T, 2]
     score, first, last, log_total = _best_span(logits, starts >= 0, task.max_answer_length)
     nothing = tf.reduce_sum(logits[:, 0], axis=-1)
     log_total = tf.reduce_logsumexp(tf.stack([log_total, nothing], axis=-1), axis=-1)
@@ -177,7 +184,7 @@ def _serve(graph, question, context):
     }
 
 
-def _best_span(logits, in_context, longest):
+def _best_span(logits: Any, in_context: Any, longest: int) -> tuple:
     """Score, first and last token of the best span of each row, and the log of the sum over all spans."""
     import tensorflow as tf
 
@@ -190,8 +197,8 @@ def _best_span(logits, in_context, longest):
     return tf.reduce_max(flat, axis=-1), best // width, best % width, tf.reduce_logsumexp(flat, axis=-1)
 
 
-def _with_marks(context, starts, ends, token):
-    """Where a token ends, with the marks on its last letter: the tokenizer's offsets leave stripped accents out."""
+def _with_marks(context: Any, starts: Any, ends: Any, token: Any) -> Any:
+    """Where a token ends, with the marks on its last letter: the tokenizer's offsets leave out stripped accents."""
     import tensorflow as tf
 
     end = tf.maximum(tf.gather(ends, token, batch_dims=1), 0)
@@ -201,8 +208,8 @@ def _with_marks(context, starts, ends, token):
     return tf.where(following < 0, end + marks, tf.minimum(end + marks, tf.maximum(following, end)))
 
 
-def _expected_answers(task, questions, contexts):
-    """By Keras and NumPy, of the first window: the graph reads no other."""
+def _expected_answers(task: Any, questions: list[str], contexts: list[str]) -> dict:
+    """The answers in the first window, by Keras and NumPy: the graph reads only that window."""
     import tensorflow as tf
 
     data = task.read([Question(*pair) for pair in zip(questions, contexts, strict=True)])
@@ -216,7 +223,7 @@ def _expected_answers(task, questions, contexts):
 
 
 _NOTES = (
-    "`answer` is the part of the context from `start` to `end`, in characters; empty where there is none.",
+    "`answer` is the part of the context from `start` to `end`, in characters; empty if there is none.",
     "`truncated` says where the question or the context was cut: the graph reads one window. Long contexts have to be "
     "divided before they are sent, and the answer with the highest `score` counts.",
 )

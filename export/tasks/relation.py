@@ -1,4 +1,6 @@
-"""Relations: texts with two marked entities → relations with probabilities."""
+"""Export relations: texts with two marked entities, answered with relations and probabilities."""
+
+from typing import Any
 
 import numpy as np
 
@@ -18,79 +20,82 @@ from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.relation.files import as_relation_rows, marked_or_error
 from keras_bert.tasks.relation.marked_text import is_marked_form
 from keras_bert.tasks.relation.rows import SPECIAL_TOKENS, pack_marked
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === The device ===
 
 
 class RelationReader(Reader):
-    """Texts with tags, `MarkedText`s or `(text, first, second)` → relations."""
+    """Reads texts with tags, `MarkedText`s or `(text, first, second)`; answers with relations."""
 
     outputs = ("probabilities",)
     expected = {**Reader.expected, "markers": list_of(Setting(lambda value: isinstance(value, str), "a token"), 4)}
     sample = "<e1>a</e1> <e2>b</e2>"
 
-    def check(self):
+    def check(self) -> None:
         markers = self.settings["markers"]
         if len({self.tokenizer.token_to_id(marker) for marker in markers}) != 4:
-            raise ValueError(f"markers={markers}; expected four different tokens.")
+            raise ValueError(f"Got markers={markers}; expected four different tokens.")
         if not self.labels or self.sequence_length < SPECIAL_TOKENS + 2:
             raise ValueError(
-                f"{len(self.labels or ())} labels and rows of {self.sequence_length} tokens; expected some labels, and "
-                f"at least {SPECIAL_TOKENS + 2} tokens."
+                f"There are {len(self.labels or ())} labels and rows of {self.sequence_length} tokens; expected at "
+                f"least one label and {SPECIAL_TOKENS + 2} tokens."
             )
 
-    def inputs(self, texts):
+    def inputs(self, texts: Any) -> tuple[list, bool]:
         return ([texts], True) if is_marked_form(texts) else (list(texts), False)
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         texts = [marked_or_error(text, number) for number, text in enumerate(inputs, 1)]
         rows, notes = pack_marked(self.tokenizer, texts, self.settings["markers"], sequence_length=self.sequence_length)
         return PreparedData(rows, None, None, np.arange(len(rows)), notes)
 
-    def answers(self, outputs, data, inputs):
-        return ranked_labels(outputs["probabilities"], self.labels, data.owners)
+    def answers(  # type: ignore[override]  # it has no options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
+    ) -> list:
+        return ranked_labels(outputs["probabilities"], self.labels or (), data.owners)
 
-    def agreement(self, answers, others):
+    def agreement(self, answers: list, others: list) -> float:
         return share_of_same_labels(answers, others)
 
 
 # === The file ===
 
 
-def _tensors(task):
+def _tensors(task: Any) -> dict:
     return probability_tensors(task, "relation_logits")
 
 
-def _from_task(task, outputs, tokenized):
+def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     return {"probabilities": probabilities_of(outputs["relation_logits"])}
 
 
-def _to_task(task, outputs, tokenized):
+def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     return {"relation_logits": logits_of(outputs["probabilities"])}
 
 
 # === Data ===
 
 
-def _read_examples(task, x, y, **columns) -> Examples:
+def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     rows = as_relation_rows(_marked_probes() if x is None else x, y, **columns)
     return Examples(list(rows.texts), None if any(example.label is None for example in rows) else rows)
 
 
-def _marked_probes():
-    """The first and the last part of each text that has two."""
+def _marked_probes() -> list[str]:
+    """The built-in texts with their first and last word marked, where they have two."""
     parts = [text.split() for text in PROBES if " " in text]
     return [f"<e1>{first}</e1> {' '.join(others)} <e2>{last}</e2>" for first, *others, last in parts]
 
 
-def _label_texts(teacher, texts):
+def _label_texts(teacher: Any, texts: list) -> tuple[list, list[str]]:
     return texts, [labels[0].name for labels in teacher.predict(texts)]
 
 
 # === The server ===
 
 
-def _served_answers(task, outputs):
+def _served_answers(task: Any, outputs: dict) -> dict:
     import tensorflow as tf
 
     probabilities = tf.nn.softmax(outputs["relation_logits"])
@@ -100,8 +105,8 @@ def _served_answers(task, outputs):
 
 
 _NOTES = (
-    "There is no signature for strings: rows have markers around two entities, which `pack_marked` of "
-    "`keras_bert.tasks.relation.rows` puts there.",
+    "There is no signature for strings: rows need markers around two entities, which `pack_marked` of "
+    "`keras_bert.tasks.relation.rows` adds.",
 )
 _GUIDE = GuideInput('"The <e1>child</e1> lay in the <e2>cradle</e2>."', None)
 

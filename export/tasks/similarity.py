@@ -1,4 +1,6 @@
-"""Similarity: texts → vectors."""
+"""Export similarity: texts, answered with vectors."""
+
+from typing import Any
 
 import numpy as np
 
@@ -7,61 +9,66 @@ from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader, check_texts, cut_or_windows
 from export.tasks.base.registry import register_export
 from export.tasks.base.settings import FLAG
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.labels import mean_by_owner
 from keras_bert.decoding.similarity import normalize_vectors
-from keras_bert.text.tokenized_texts import tokenize_texts
+from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
 
 # === The device ===
 
 
 class VectorReader(Reader):
-    """Texts → one vector each, float32."""
+    """Reads texts; answers with one float32 vector for each."""
 
     outputs = ("embedding",)
     expected = {**Reader.expected, "normalize": FLAG}
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         check_texts(inputs)
         tokenized = tokenize_texts(self.tokenizer, inputs)
         return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
-    def answers(self, outputs, data, inputs):
+    def answers(  # type: ignore[override]  # it has no options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
+    ) -> list[np.ndarray]:
         vectors = outputs["embedding"]
         pooled = mean_by_owner(vectors, data.owners)
         return list(normalize_vectors(pooled) if self.settings["normalize"] and len(pooled) < len(vectors) else pooled)
 
-    def agreement(self, answers, others):
-        """The mean of the cosines of both."""
-        return float(np.mean(np.sum(normalize_vectors(answers) * normalize_vectors(others), axis=-1)))
+    def agreement(self, answers: list, others: list) -> float:
+        """The mean cosine between the answers of both."""
+        return float(
+            np.mean(np.sum(normalize_vectors(np.array(answers)) * normalize_vectors(np.array(others)), axis=-1))
+        )
 
     @property
-    def agreement_of(self):
+    def agreement_of(self) -> str:
         return "mean cosine"
 
 
 # === The file ===
 
 
-def _tensors(task):
-    return {"embedding": task.model.output["sentence_embedding"]}  # as MediaPipe's TextEmbedder calls it
+def _tensors(task: Any) -> dict:
+    return {"embedding": task.model.output["sentence_embedding"]}  # the name that MediaPipe's TextEmbedder expects
 
 
-def _from_task(task, outputs, tokenized):
+def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     return {"embedding": outputs["sentence_embedding"]}
 
 
-def _to_task(task, outputs, tokenized):
+def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
     return {"sentence_embedding": outputs["embedding"]}
 
 
-def _metric(task, data):
+def _metric(task: Any, data: Any) -> str:
     return "spearman" if data.labels.ndim == 1 else "accuracy@1"
 
 
 # === Data ===
 
 
-def _read_examples(task, x, y, **columns) -> Examples:
+def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     from keras_bert.tasks.similarity.files import as_sentence_groups
 
     if x is None or (isinstance(x, list | tuple) and all(isinstance(text, str) for text in x)):
@@ -70,8 +77,8 @@ def _read_examples(task, x, y, **columns) -> Examples:
     return Examples(list(groups.texts), groups)
 
 
-def _label_texts(teacher, texts):
-    """Each text with the next one, and the cosine between them on the scale of the task's scores."""
+def _label_texts(teacher: Any, texts: list[str]) -> tuple[list[tuple[str, str]], list[float]]:
+    """Pair each text with the next, and label the pair with their cosine on the scale of the task's scores."""
     vectors = normalize_vectors(teacher.predict(texts))
     first = np.arange(0, len(texts), 2)
     second = (first + 1) % len(texts)
@@ -87,7 +94,7 @@ def _label_texts(teacher, texts):
 # === The server ===
 
 
-def _served_answers(task, outputs):
+def _served_answers(task: Any, outputs: dict) -> dict:
     return {"embedding": outputs["sentence_embedding"]}
 
 

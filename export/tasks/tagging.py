@@ -1,4 +1,6 @@
-"""Tagging: texts or words → entities with their places."""
+"""Export tagging: texts or lists of words, answered with entities and their places."""
+
+from typing import Any
 
 import numpy as np
 
@@ -17,59 +19,62 @@ from export.tasks.base.words import (
     served_tags,
     tag_scores,
 )
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.tagging.rows import arrange_words, read_entities
 
 # === The device ===
 
 
 class EntityReader(Reader):
-    """Texts, or lists of words, → entities.
+    """Reads texts or lists of words; answers with entities.
 
-    The file gives logits, not tags: the best sequence of tags is found from them, among legal ones alone, or by a CRF.
+    The file gives logits, not tags. The reader finds the best sequence of tags, among legal ones only or by a CRF.
     """
 
     outputs = token_outputs = ("token_logits",)
     expected = {**TAG_SETTINGS, "head": one_of("softmax", "crf")}
 
-    def check(self):
+    def check(self) -> None:
         self._scores = tag_scores(self.labels, self.settings)
 
-    def prepare(self, inputs):
+    def prepare(self, inputs: list) -> PreparedData:
         sentences = [[word for word, _, _ in words] for _, words in self._locate(inputs)]
         long_texts = self.settings.get("long_texts") or "windows"
         return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts=long_texts)
 
-    def answers(self, outputs, data, inputs, *, threshold: float = 0.0):  # type: ignore[override]  # the task's own options
+    def answers(  # type: ignore[override]  # the task's own options
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, threshold: float = 0.0
+    ) -> list:
         logits = outputs["token_logits"]
         check_width("token_logits", logits, self.labels or ())
         located, words = self._locate(inputs), logits[data.places]
         return read_entities(located, data, words, self.labels or (), self._scores, threshold=threshold)
 
-    def agreement(self, answers, others):
+    def agreement(self, answers: list, others: list) -> float:
         """The share of texts with the same entities."""
         return float(np.mean([same_entities(ours, theirs) for ours, theirs in zip(answers, others, strict=True)]))
 
-    def _locate(self, inputs):
+    def _locate(self, inputs: list) -> list[tuple[str, list]]:
         return locate_inputs(inputs, self.settings["splitting"])
 
 
 # === Labels by a teacher ===
 
 
-def _label_texts(teacher, texts):
+def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
     return texts, [entity_labels(text, found) for text, found in zip(texts, teacher.predict(texts), strict=True)]
 
 
 # === The server ===
 
 
-def _served_answers(task, outputs):
+def _served_answers(task: Any, outputs: dict) -> dict:
     return served_tags(outputs, task.labels)
 
 
-def _serve(graph, text):
-    packed, starts, ends, truncated = graph.pack_with_places(text)
-    answers = _served_answers(graph.task, graph.forward(packed))
+def _serve(graph: Any, text: Any) -> dict:
+    tensors, starts, ends, truncated = graph.pack_with_places(text)
+    answers = _served_answers(graph.task, graph.forward(tensors))
     return {**answers, "starts": starts, "ends": ends, "truncated": truncated}
 
 

@@ -1,1 +1,1 @@
-"""Keras models to TFLite files."""
+"""Convert Keras models to TFLite files."""

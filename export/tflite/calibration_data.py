@@ -1,8 +1,4 @@
-"""Whatever a user has to calibrate with → rows of model inputs: texts in any form, or model inputs as they are.
-
-Takes a task (or a model) and data, gives rows for `calibration.py`. A room of its own because texts need the task's own
-way of reading, and the measuring behind it knows arrays alone.
-"""
+"""Turn calibration data into rows of model inputs: texts in any form, or model inputs as they are."""
 
 import itertools
 import os
@@ -19,13 +15,13 @@ from keras_bert.tasks.base.task import Task
 
 
 def calibration_rows(task_or_model: Any, data: Any, sequence_length: int | None) -> list[dict[str, np.ndarray]]:
-    """At most 256 rows `[1, T]` of model inputs.
+    """Give rows `[1, T]` of model inputs, at most `MAX_ROWS`.
 
     Args:
-        task_or_model: A task, or a model, which takes model inputs alone.
-        data: Batches or rows of model inputs (a `tf.data.Dataset` or any iterable, labels beside them or not); or, for
-            a task, texts: a list of its inputs, labelled data in any form that `task.evaluate` takes, or a
-            `tf.data.Dataset` of strings, labels beside them or not.
+        task_or_model: A task, or a model, which takes only model inputs.
+        data: Batches or rows of model inputs (a `tf.data.Dataset` or any iterable, with labels or without); or, for a
+            task, texts: a list of its inputs, labelled data in any form that `task.evaluate` takes, or a
+            `tf.data.Dataset` of strings, with labels or without.
         sequence_length: The most tokens of a row of texts; `None` takes the task's.
 
     Example:
@@ -46,14 +42,16 @@ def calibration_rows(task_or_model: Any, data: Any, sequence_length: int | None)
 
 def _text_rows(task: Any, data: Any, sequence_length: int | None) -> list[dict[str, np.ndarray]]:
     if not isinstance(task, Task):
-        raise ValueError("calibration has texts, but a model has no tokenizer; pass the task, or model inputs.")
+        raise ValueError(
+            "The calibration data has texts, but a model has no tokenizer; pass the task, or model inputs."
+        )
     inputs = read_examples(task, data).inputs[:MAX_ROWS]
     reader = task_reader(task, min(sequence_length or task.sequence_length, task.sequence_length))
     return list(rows_of(token_rows(reader.prepare(inputs).tokenized)))
 
 
 def _peek(data: Any) -> tuple[Any, Any]:
-    """The data, no longer than it is used where it is a list, and its first item; `None` where there is none."""
+    """The data (a list only as long as it is used) and its first item; `None` if there is none."""
     if isinstance(data, list | tuple):
         data = data[:MAX_ROWS]
         return data, data[0] if data else None
@@ -74,7 +72,7 @@ def _is_model_inputs(item: Any) -> bool:
 
 
 def _is_text(spec: Any) -> bool:
-    """Whether the elements, or what stands before their labels, are strings."""
+    """Whether the elements, or the inputs before their labels, are strings."""
     parts = tf.nest.flatten(spec[0] if isinstance(spec, tuple) else spec)
     return bool(parts) and not isinstance(spec, dict) and all(part.dtype == tf.string for part in parts)
 

@@ -1,9 +1,9 @@
-"""Task model → a `.tflite` file that needs neither Keras nor this library.
+"""Convert a task or a model to a `.tflite` file, which needs neither Keras nor this library.
 
-Takes a task or a functional model with the three inputs of the encoder, gives a file with one signature per sequence
-length, or one for all lengths; signatures share their weights. Built-in ops alone. TensorFlow's converter draws the
-float graph; the int8 and int4 recipes rewrite that file (`tflite/quantized_matrices.py`, `tflite/quantized_tables.py`),
-because they keep more of the model than the converter's own.
+Takes a task, or a functional model with the three inputs of the encoder. The file has one signature for each sequence
+length, or one for all lengths; signatures share their weights. It has only built-in ops. TensorFlow's converter makes
+the float graph; the recipes rewrite that file (`tflite/quantized_matrices.py`, `tflite/quantized_tables.py`), because
+this keeps more of the model's accuracy than the converter's own quantization.
 """
 
 import os
@@ -40,7 +40,7 @@ from keras_bert.tasks.base.task import Task
 
 @dataclass(frozen=True)
 class Artifact:
-    """A file that was written; `lengths` is empty where the length is dynamic."""
+    """A written file; `lengths` is empty if the length is dynamic."""
 
     path: Path
     recipe: str
@@ -63,30 +63,30 @@ def convert(
     check: bool = True,
     graph: FloatGraph | None = None,
 ) -> Artifact:
-    """Write a model as TFLite, batch 1, once it is seen to give the model's outputs.
+    """Write a model as a TFLite file, batch 1, after a check that it gives the model's outputs.
 
     Args:
-        task_or_model: A task, whose file has its vocabulary, labels and settings inside, and what apps can use for
-            outputs: `probabilities` of a `TextClassifier`, `token_logits` of an `EntityTagger`, `start_logits` and
-            `end_logits` of a `QuestionAnswerer`; or a functional model that takes `token_ids, segment_ids,
-            padding_mask` and gives outputs by name, which become those of the file. A `Seq2Seq` becomes two graphs,
-            `read_source` and `next_token`; `lengths` are then those of its sources, and there is no dynamic one.
+        task_or_model: A task, whose file has its vocabulary, labels and settings inside, and outputs for apps:
+            `probabilities` of a `TextClassifier`, `token_logits` of an `EntityTagger`, `start_logits` and `end_logits`
+            of a `QuestionAnswerer`. Or a functional model that takes `token_ids, segment_ids, padding_mask` and gives
+            outputs by name, which become the outputs of the file. A `Seq2Seq` becomes two graphs, `read_source` and
+            `next_token`; `lengths` are then those of its sources, and cannot be dynamic.
         path: The `.tflite` file to write; it is replaced in one step.
         recipe: A name in `RECIPES`, or a `Recipe`: `"float32"`, `"float16"`, `"dynamic_int8"`, `"static_int8"`,
             `"static_int16x8"`, `"weight_int4"`, `"all_int4"`.
-        lengths: One or several sequence lengths T, each a signature `length_T`: a text pays for the shortest one that
-            it fits. Or `None`, or `"dynamic"`: one signature `dynamic` whose inputs `[1, length]` are resized at run
-            time, so that a text of 12 tokens costs 12 tokens, up to the task's `sequence_length`. `"auto"` is 128, for
-            questions 384, or what the task reads where that is less.
-        calibration: For the recipes that measure activations: batches or rows of model inputs (a `tf.data.Dataset` or
-            any iterable, labels beside them or not), or, for a task, its texts: a list of inputs, labelled data in any
-            form that `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used. A task that
-            `train_quantized` trained for the recipe needs none: its file has the numbers that it was trained with.
-        num_beams: For a `Seq2Seq`: adds a graph that goes on with so many beams in one run.
-        check: Whether a file whose outputs are further from the model's than the recipe's tolerance is an error, and is
-            not written. A handful of rows is compared: of the calibration data, or of texts of several kinds.
-            `export.verify` compares answers and scores on your own data.
-        graph: What `trace_float_graph` made of the same task or model as it is now; `lengths` is then the graph's.
+        lengths: One or several sequence lengths T, each a signature `length_T`; a text runs with the shortest that it
+            fits. Or `None` or `"dynamic"`: one signature `dynamic`, whose inputs `[1, length]` are resized at run time,
+            up to the task's `sequence_length`. `"auto"` is 128, for questions 384, or the task's own length if that is
+            shorter.
+        calibration: For recipes with calibration: batches or rows of model inputs (a `tf.data.Dataset` or any iterable,
+            with labels or without); or, for a task, texts: a list of inputs, labelled data in any form that
+            `task.evaluate` takes, or a `tf.data.Dataset` of strings. The first 256 rows are used. A task that
+            `train_quantized` trained for the recipe needs none.
+        num_beams: For a `Seq2Seq`: adds a graph that runs this many beams at once.
+        check: Whether to raise an error, and write nothing, if the outputs differ from the model's by more than the
+            recipe's tolerance. A few rows are compared, from the calibration data or built-in texts. `export.verify`
+            compares answers and scores on your own data.
+        graph: The result of `trace_float_graph` for the same, unchanged task or model; its `lengths` are used.
 
     Example:
         >>> artifact = convert(task, "model.tflite", lengths=(32, 128))  # doctest: +SKIP
@@ -100,13 +100,15 @@ def convert(
         options = {"lengths": lengths, "num_beams": num_beams, "check": check}
         return _convert_writer(task_or_model, path, recipe, calibration, options)
     if num_beams is not None:
-        raise ValueError(f"num_beams={num_beams!r} is for tasks that write; {type(task_or_model).__name__} does not.")
+        raise ValueError(
+            f"Got num_beams={num_beams!r}, which is for tasks that write; {type(task_or_model).__name__} does not."
+        )
     model, found = (graph.model, graph.lengths) if graph else model_and_lengths(task_or_model, lengths)
     learned = learned_ranges(task_or_model, recipe) if isinstance(task_or_model, Task) else None
     if recipe.calibration == "needed" and calibration is None and learned is None:
         raise ValueError(
-            f"recipe={recipe.name!r} measures activations and has no data; pass calibration=, some hundred texts or "
-            "batches like those that the model will see, train the task for it with train_quantized, or take "
+            f"The recipe {recipe.name!r} needs calibration data; pass calibration= with some hundred texts or batches "
+            "like those of the model's users, train the task for it with train_quantized, or use "
             "recipe='dynamic_int8'."
         )
     if calibration is not None:
@@ -123,21 +125,21 @@ def convert(
 
 
 def _convert_writer(task: Any, path: Path, recipe: Recipe, calibration: Any, options: dict[str, Any]) -> Artifact:
-    from export.tflite.generation import convert_writer  # it builds on this file
+    from export.tflite.generation import convert_writer  # it imports this module
 
     if calibration is not None:
-        raise ValueError("calibration= is for tasks that read; what a writer computes with is not measured beforehand.")
+        raise ValueError("Got calibration=, which tasks that write do not use; leave it out.")
     return convert_writer(task, path, recipe=recipe, **options)
 
 
 def describe_file(content: bytes, task: Task, name: str, recipe: Recipe) -> bytes:
-    """A task's file with vocabulary, labels and settings inside."""
+    """Add a task's vocabulary, labels and settings to its file."""
     described = describe_task(task)
     described["settings"] = {**described["settings"], "recipe": recipe.name}
     return add_metadata(content, name=name, output_notes=find_export(task.name).output_notes, **described)
 
 
-# === Smaller ===
+# === Rewriting ===
 
 
 def rewrite(
@@ -149,15 +151,15 @@ def rewrite(
     learned: LearnedRanges | None = None,
     longest: int | None = None,
 ) -> bytes:
-    """The converter's float file → the file of the recipe.
+    """Turn the converter's float file into the file of a recipe.
 
     Args:
         content: The float file.
-        recipe: What to do.
+        recipe: The recipe.
         calibration: Model inputs, as `convert` takes them.
-        model: The Keras model; needed where the recipe has exceptions, or with `learned`.
-        learned: What the task was trained with, instead of calibration.
-        longest: The most tokens of a row, where they are fewer than the model's positions.
+        model: The Keras model; needed if the recipe has exceptions, or with `learned`.
+        learned: The ranges that the task learned, instead of calibration.
+        longest: The most tokens of a row, if they are fewer than the model's positions.
     """
     file = parse(content)
     fit_delegate(file)

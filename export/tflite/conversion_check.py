@@ -1,8 +1,7 @@
-"""A model and the file that was made of it → an error where the file does not give the model's outputs.
+"""Check that a new file gives the outputs of its model, before it is written.
 
-Takes the Keras model, the bytes of its file and some rows, before the file is put in its place: `convert` calls nothing
-done that it has not seen. A room of its own because it needs no texts and no labels, as plain models have none;
-`verification/parity.py` compares a task with its file on the user's data, answers and scores too.
+Takes the Keras model, the bytes of its file and some rows; it needs no texts and no labels, because plain models have
+none. `verification/parity.py` compares a task with its file on the user's data.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,15 +32,15 @@ def check_conversion(
     recipe: Recipe,
     rows: list[dict[str, np.ndarray]] | None = None,
 ) -> None:
-    """Raise a `VerificationError` where a file is further from its model than its recipe allows.
+    """Raise a `VerificationError` if a file differs from its model by more than its recipe allows.
 
     Args:
-        task_or_model: What was converted.
-        model: What the file was made of: the model itself, or a task's with the outputs of its file.
+        task_or_model: The converted task or model.
+        model: The model that the file was made from: the model itself, or a task's with the outputs of its file.
         content: The file.
-        recipe: Whose tolerance counts.
-        rows: Rows `[1, T]` of model inputs without padding, of which the first eight are run; `None` takes texts of
-            several kinds for a task, and random ids for a model.
+        recipe: The recipe, for its tolerance.
+        rows: Rows `[1, T]` of model inputs without padding, of which the first few are run; `None` takes built-in texts
+            for a task, and random ids for a model.
 
     Example:
         >>> check_conversion(task, app_model(task), Path("model.tflite").read_bytes(), RECIPES["float32"])
@@ -56,10 +55,10 @@ def check_conversion(
         error = relative_error(*(np.concatenate(side) for side in zip(*pairs, strict=True)))
         if not error <= recipe.tolerance:
             raise VerificationError(
-                f"The file by {recipe.name} would not be the model that it is made from: the outputs of its signature "
-                f"{signature.name!r} differ by {error:.2g} of their size, at most {recipe.tolerance} expected. Take a "
-                "recipe with more bits, or calibrate with more texts like those that it will see; check=False writes "
-                "it as it is."
+                f"The file by {recipe.name} would differ too much from its model: the outputs of its signature "
+                f"{signature.name!r} differ by {error:.2g} of their size, expected at most {recipe.tolerance}. Use a "
+                "recipe with more bits, calibrate with more texts like those of its users, or pass check=False to "
+                "write it anyway."
             )
     if isinstance(task_or_model, Task):
         _check_device(task_or_model, content)
@@ -71,14 +70,17 @@ def _both_outputs(
     signature: Signature,
     rows: list[dict[str, np.ndarray]],
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """What model and file give for the same inputs, flat; of tokens, without those of padding."""
+    """The outputs of model and file for the same inputs, flat, without padding."""
     length = signature.inputs["token_ids"].shape[1]
     by_width: dict[int, list] = {}
     for row in rows:
         row = {name: row[name] if length < 0 else row[name][:, :length] for name in INPUT_NAMES}
         tokens = row["token_ids"].shape[1]
         by_width.setdefault(max(length, tokens), []).append((tokens, row))
-    for width, group in by_width.items():  # rows of one width are one batch for the model, and one each for the file
+    for (
+        width,
+        group,
+    ) in by_width.items():  # rows of one width are one batch for the model, and run one by one in the file
         padded = [{name: _padded(values, width) for name, values in row.items()} for _, row in group]
         batch = {name: np.concatenate([row[name] for row in padded]) for name in INPUT_NAMES}
         expected = {name: np.asarray(value, np.float64) for name, value in model(batch, training=False).items()}
@@ -87,7 +89,7 @@ def _both_outputs(
             for name, values in expected.items():
                 cut = np.s_[:, :tokens] if values.shape[1:2] == (width,) else np.s_[:]
                 value, other = values[number : number + 1][cut], found[name][cut]
-                # What the mask of a span's logits has put far down would hide every other difference.
+                # The large values of masked logits of a span would hide every other difference.
                 counts = value > MASK_BIAS / 2 if name in _MASKED_OUTPUTS else np.full(value.shape, True)
                 yield value[counts], other[counts].astype(np.float64)
 
@@ -112,8 +114,10 @@ def _random_rows(model: keras.Model) -> list[dict[str, np.ndarray]]:
 
 
 def _check_device(task: Task, content: bytes) -> None:
-    """The device must take what the file says of itself, and split texts as the task does."""
+    """Check that the device accepts the file's metadata, and splits texts as the task does."""
     reader = make_reader("The file", read_metadata(content))
     ours, theirs = (tokenizer.tokenize_flat(PROBES) for tokenizer in (task.tokenizer, reader.tokenizer))
     if not all(np.array_equal(one, other) for one, other in zip(ours, theirs, strict=True)):
-        raise VerificationError("The device would split texts into other tokens than the task does; please report it.")
+        raise VerificationError(
+            "The device would split texts into other tokens than the task does; please report this."
+        )

@@ -1,4 +1,4 @@
-"""The float TFLite graph of a model, by TensorFlow's converter; every recipe starts from it."""
+"""Make the float TFLite graph of a model with TensorFlow's converter; every recipe starts from it."""
 
 import re
 import tempfile
@@ -22,11 +22,11 @@ DYNAMIC = "dynamic"  # the signature of a file for all lengths
 
 @dataclass(frozen=True)
 class FloatGraph:
-    """The float graph of a model for some lengths, from which files of all recipes are made (`trace_float_graph`).
+    """The float graph of a model for some lengths, from `trace_float_graph`; files of all recipes are made from it.
 
     Args:
-        model: What was traced: a task's model with the outputs of its file, or a functional model.
-        lengths: The sequence lengths; none where the length is dynamic.
+        model: The traced model: a task's model with the outputs of its file, or a functional model.
+        lengths: The sequence lengths; empty if the length is dynamic.
         content: The converter's file.
     """
 
@@ -38,7 +38,7 @@ class FloatGraph:
 def trace_float_graph(
     task_or_model: Task | keras.Model, lengths: int | Sequence[int] | str | None = "auto"
 ) -> FloatGraph:
-    """The converter's part of `convert`, done once for several recipes.
+    """Run the converter once, for several recipes.
 
     Args:
         task_or_model, lengths: As for `convert`; a `Seq2Seq` has two graphs and cannot be traced here.
@@ -57,7 +57,7 @@ def trace_float_graph(
 def model_and_lengths(
     task_or_model: Task | keras.Model, lengths: int | Sequence[int] | str | None
 ) -> tuple[keras.Model, tuple[int, ...]]:
-    """The model with the outputs of its file, and the lengths; an error where they do not fit each other."""
+    """The model with the outputs of its file, and the lengths; raises an error if they do not fit together."""
     model = app_model(task_or_model) if isinstance(task_or_model, Task) else task_or_model
     _check_model(model)
     found = _check_lengths(_choose_lengths(task_or_model, lengths), encoder_config(model).max_sequence_length)
@@ -69,15 +69,14 @@ def model_and_lengths(
 def _check_model(model: Any) -> None:
     if isinstance(wrapped := getattr(model, "task", None), Task):
         raise ValueError(
-            f"{type(model).__name__} has no model of its own: convert what it wraps, its .task, a "
-            f"{type(wrapped).__name__}."
+            f"{type(model).__name__} has no model of its own; convert its .task, a {type(wrapped).__name__}."
         )
     if not isinstance(model, keras.Model) or not isinstance(model.output, dict):
         raise ValueError(f"Expected a task or a functional model with outputs by name; got {type(model).__name__}.")
     inputs = [tensor.name for tensor in model.inputs]
     if set(inputs) != set(INPUT_NAMES):
         raise ValueError(
-            f"The model takes {inputs}; expected {', '.join(INPUT_NAMES)}, as bert_encoder and bert_model make them."
+            f"The model takes {inputs}; expected {', '.join(INPUT_NAMES)}, as in bert_encoder and bert_model."
         )
 
 
@@ -97,14 +96,14 @@ def _check_lengths(lengths: int | Sequence[int] | str | None, limit: int) -> tup
     found = whole_numbers(lengths)
     if not found or min(found) < 3 or max(found) > limit:
         raise ValueError(
-            f"lengths={lengths!r}: expected one or more sequence lengths from 3 to {limit}, the model's positions, "
+            f"Got lengths={lengths!r}; expected one or more sequence lengths from 3 to {limit}, the model's positions, "
             "or 'dynamic'."
         )
     return tuple(sorted(set(found)))
 
 
 def whole_numbers(values: Any) -> tuple[int, ...] | None:
-    """One whole number or several, of NumPy too, as a tuple; `None` for anything else.
+    """One or several whole numbers, also of NumPy, as a tuple; `None` for anything else.
 
     Example:
         >>> whole_numbers(16), whole_numbers([32, 128]), whole_numbers("short"), whole_numbers(1.5)
@@ -115,12 +114,12 @@ def whole_numbers(values: Any) -> tuple[int, ...] | None:
 
 
 def _check_reading(task: Task, longest: int) -> None:
-    """An error where rows of this length are too short for what the task was told."""
+    """Raise an error if rows of this length are too short for the task's settings."""
     task_reader(task, min(longest, task.sequence_length))
 
 
 def float_file(model: keras.Model, lengths: Sequence[int]) -> bytes:
-    """The converter's file, with a signature for each length."""
+    """Make the converter's file, with a signature for each length."""
     archive = keras.export.ExportArchive()
     archive.track(model)
     keys: dict[str, int | None] = {f"length_{length}": length for length in lengths} or {DYNAMIC: None}
@@ -133,7 +132,7 @@ def float_file(model: keras.Model, lengths: Sequence[int]) -> bytes:
 def convert_saved_model(
     archive: keras.export.ExportArchive, keys: list[str], *, allow_custom_ops: bool = False
 ) -> bytes:
-    """A float file with a signature for each key, by way of a SavedModel: only there do variables become constants."""
+    """Convert by way of a SavedModel, where variables become constants; the file has a signature for each key."""
     with tempfile.TemporaryDirectory() as directory:
         archive.write_out(directory, verbose=False)
         converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=keys)

@@ -1,14 +1,13 @@
-"""A `Seq2Seq` → a `.tflite` file that writes: a graph that reads a source, and one that goes on by a token.
+"""Convert a `Seq2Seq` to a `.tflite` file with two graphs: one reads a source, one writes the next token.
 
-Takes the task, gives one file with the signatures `read_source` and `next_token`, which share their weights; what is
-kept of source and text goes in and out as tensors with names, so that no graph has a loop or a branch and delegates
-take it whole. A room of its own because every other task is one graph. `runtime/writer_graphs.py` runs the file, and
-`tasks/generation.py` says how anybody else would.
+The signatures `read_source` and `next_token` share their weights. The caches of source and text go in and out as named
+tensors, so that no graph has a loop or a branch, and delegates take it as a whole. `runtime/writer_graphs.py` runs the
+file.
 
-The token table is looked up and scored with. In float32 both read the same bytes; in int8 too, for rows of a table and
-of a matrix are rounded alike. With 4-bit matrices the table's product keeps 8 bits: one table of 8 bits is smaller
-than one of 4 beside one of 8. In float16 there are two, the looked-up one in int16, which costs two bytes a number:
-older runtimes look up no float16.
+The token table is looked up and also multiplied with. In float32 and int8, both read the same bytes, because rows of a
+table and of a matrix are rounded in the same way. With 4-bit matrices the shared table keeps 8 bits: one table of 8
+bits is smaller than one of 4 and one of 8. In float16 there are two tables, the one for lookups in int16, because older
+runtimes cannot look up float16.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ from keras_bert.system.atomic_files import write_whole
 from keras_bert.tasks.generation.cached_decoder import next_token_model, source_reader
 from keras_bert.tasks.generation.task import Seq2Seq
 
-_LENGTH = 128  # of a source, unless it is asked otherwise
+_LENGTH = 128  # the default length of a source
 
 
 def convert_writer(
@@ -44,17 +43,17 @@ def convert_writer(
     num_beams: int | None = None,
     check: bool = True,
 ) -> Artifact:
-    """Write a task that writes; `export.convert` calls it.
+    """Write the file of a task that writes; `export.convert` calls it.
 
     Args:
-        task: The task. Its `target_length` is the room for a text.
+        task: The task. Its `target_length` is the most tokens of a written text.
         path: The file.
-        recipe: How numbers are stored; those that need calibration are refused.
-        lengths: Tokens of a source, `[CLS]` and `[SEP]` included: one, or several, which are signatures with the
-            length behind their name. `"auto"` is what the task reads, at most 128.
-        num_beams: Adds the signature `next_tokens`, which goes on with that many beams in one run. Without it beams go
-            on one after the other.
-        check: Whether a file whose scores are further from the model's than the recipe's tolerance is an error.
+        recipe: How numbers are stored; recipes that need calibration are refused.
+        lengths: Tokens of a source, `[CLS]` and `[SEP]` included: one, or several, whose signatures end in the length.
+            `"auto"` is the task's own, at most 128.
+        num_beams: Adds the signature `next_tokens`, which runs this many beams at once. Without it, beams run one after
+            the other.
+        check: Whether to raise an error if the scores differ from the model's by more than the recipe's tolerance.
 
     Example:
         >>> print(convert_writer(translator, "model.tflite", recipe=RECIPES["dynamic_int8"]))  # doctest: +SKIP
@@ -62,13 +61,13 @@ def convert_writer(
     """
     if recipe.calibration == "needed":
         raise ValueError(
-            f"recipe={recipe.name!r} measures activations beforehand, which a file that writes cannot: its graphs see "
-            "one token at a time. Take 'dynamic_int8', 'float16' or 'float32'."
+            f"The recipe {recipe.name!r} needs calibration, which files that write do not support; use 'dynamic_int8', "
+            "'float16' or 'float32'."
         )
     if num_beams is not None and (not isinstance(num_beams, int) or num_beams < 2):
-        raise ValueError(f"num_beams={num_beams!r}: expected 2 or more, or None.")
+        raise ValueError(f"Got num_beams={num_beams!r}; expected a whole number of at least 2, or None.")
     lengths = _check_lengths(task, lengths)
-    archive, keys = _draw(task, lengths, num_beams)
+    archive, keys = _trace(task, lengths, num_beams)
     content = _rewrite(convert_saved_model(archive, keys), recipe, task)
     audit_ops(content).check()
     content = describe_file(content, task, Path(path).stem, recipe)
@@ -84,9 +83,9 @@ def _check_lengths(task: Seq2Seq, lengths: int | Sequence[int] | str | None) -> 
     found = whole_numbers(lengths)
     if not found or min(found) < 3 or max(found) > room:
         raise ValueError(
-            f"lengths={lengths!r}: expected one or more numbers of tokens of a source, from 3 to {room}: "
-            f"sequence_length={task.sequence_length} without target_length={task.target_length}. What is kept of a "
-            "source has a fixed size, so 'dynamic' is not for writers."
+            f"Got lengths={lengths!r}; expected one or more numbers of tokens of a source, from 3 to {room}, which is "
+            f"sequence_length={task.sequence_length} without target_length={task.target_length}. Tasks that write "
+            "cannot have 'dynamic' lengths, because their caches have a fixed size."
         )
     return tuple(sorted(set(found)))
 
@@ -94,7 +93,9 @@ def _check_lengths(task: Seq2Seq, lengths: int | Sequence[int] | str | None) -> 
 # === The float graphs ===
 
 
-def _draw(task: Seq2Seq, lengths: Sequence[int], num_beams: int | None) -> tuple[keras.export.ExportArchive, list[str]]:
+def _trace(
+    task: Seq2Seq, lengths: Sequence[int], num_beams: int | None
+) -> tuple[keras.export.ExportArchive, list[str]]:
     """The graphs of every length, and their names."""
     archive, models = keras.export.ExportArchive(), {}
     for length in lengths:
@@ -112,11 +113,11 @@ def _draw(task: Seq2Seq, lengths: Sequence[int], num_beams: int | None) -> tuple
 
 
 def _forward(model: keras.Model) -> Callable:
-    # A function of its own: in a loop a lambda would see the last model alone.
+    # A separate function, because a lambda in a loop would see only the last model.
     return lambda inputs: model(inputs, training=False)
 
 
-# === Smaller ===
+# === Rewriting ===
 
 
 def _rewrite(content: bytes, recipe: Recipe, task: Seq2Seq) -> bytes:
@@ -130,7 +131,7 @@ def _rewrite(content: bytes, recipe: Recipe, task: Seq2Seq) -> bytes:
 
 
 def _shared_tables(file: TFLiteFile) -> set[int]:
-    """The buffers that are looked up and multiplied with."""
+    """The buffers that are both looked up and multiplied with."""
     readers: dict[str, set[int]] = {"GATHER": set(), "FULLY_CONNECTED": set()}
     for editor in editors(file):
         for operator in editor.graph.operators:

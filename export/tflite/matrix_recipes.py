@@ -1,8 +1,7 @@
-"""A recipe and a float file → every matrix in the form that it is to have.
+"""Apply a recipe to the matrices of a float file.
 
-Most matrices follow the recipe; those that it names follow another. The numbers come from statistics of the user's
-data, or from quantization-aware training. A room of its own because here alone it is decided what is done to which
-matrix; how it is done stands in `tflite/quantized_matrices.py`.
+Most matrices follow the recipe, its exceptions another one. The numbers come from statistics of the user's data, or
+from quantization-aware training. `tflite/quantized_matrices.py` does the rewriting.
 """
 
 from collections.abc import Mapping
@@ -31,14 +30,14 @@ def quantize_matrices(
     named: Mapping[int, NamedMatrix] | None = None,
     learned: LearnedRanges | None = None,
 ) -> None:
-    """Rewrite a parsed float file in place.
+    """Rewrite the matrices of a parsed float file in place.
 
     Args:
         file: The parsed file.
-        recipe: What to do.
-        statistics: What flows through each matrix, by its buffer.
-        named: The layers that the matrices were, by buffer; needed where the recipe has exceptions, or with `learned`.
-        learned: What the task was trained with.
+        recipe: The recipe.
+        statistics: The statistics of each matrix product, by the matrix's buffer.
+        named: The layers of the matrices, by buffer; needed if the recipe has exceptions, or with `learned`.
+        learned: The ranges that the task learned.
     """
     named = named or {}
     _check_names(file, recipe, named, learned)
@@ -64,7 +63,7 @@ def quantize_matrices(
 def _buffers_by_recipe(
     file: TFLiteFile, recipe: Recipe, named: Mapping[int, NamedMatrix]
 ) -> list[tuple[Recipe, set[int]]]:
-    """Each recipe that matrices follow, with their buffers."""
+    """Each recipe that matrices follow, with the matrices' buffers."""
     groups: dict[str, tuple[Recipe, set[int]]] = {}
     for buffer in matrix_buffers(file):
         rule = recipe.of_matrix(named[buffer].name if buffer in named else None)
@@ -78,11 +77,12 @@ def _check_names(
     names = [matrix.name for matrix in named.values()]
     if unknown := sorted(set(recipe.exceptions) - set(names)):
         raise ValueError(
-            f"exceptions: the file has no matrix {', '.join(unknown)}; it has {', '.join(sorted(names)) or 'no names'}."
+            f"Got exceptions for {', '.join(unknown)}, which the file does not have; it has "
+            f"{', '.join(sorted(names)) or 'no names'}."
         )
     strange = set(matrix_buffers(file)) - set(named) if learned is not None else ()
     if strange:
         raise ValueError(
-            f"{len(strange)} matrices of the file are none of the task's layers, so what was learned for them is not "
-            "known; set task.quantization = None to go on without it."
+            f"There are {len(strange)} matrices in the file that are not layers of the task, so their learned ranges "
+            "are not known; set task.quantization = None to convert it without them."
         )

@@ -1,10 +1,10 @@
-"""Matrix products → int8 or int4: rewrites the FULLY_CONNECTED ops of a float file and leaves the rest as it is.
+"""Rewrite the matrix products of a float file to int8 or int4, in place.
 
-Matrices are nine tenths of the time. Softmax, GELU, norms and attention stay float: there int8 gains little and loses
-much, and XNNPACK takes float and int8 ops in one partition.
+The matrices take most of the time. Softmax, GELU, norms and attention stay float, because there int8 gains little and
+loses much; XNNPACK takes float and int8 ops in one partition.
 
-A room of its own because this is the file alone: which numbers a product gets is said in `quantization/static_plan.py`
-(PTQ), by `quantization/rounding.py` (int4), or was learned (`quantization/training.py`).
+The numbers of a product come from `quantization/static_plan.py` (static), from `quantization/rounding.py` (dynamic), or
+from training (`quantization/training.py`).
 """
 
 from collections.abc import Collection, Mapping
@@ -20,13 +20,13 @@ from export.quantization.statistics import LayerStatistics, matrix_of
 PER_CHANNEL = 12  # the version of FULLY_CONNECTED that has a scale for each row
 
 
-# === Float16: storage alone ===
+# === Float16: only storage ===
 
 
 def store_float16(file: TFLiteFile, only: Collection[int] | None = None) -> None:
-    """Keep every matrix in 16 bits, in place; runtimes make float32 of it when they load the file.
+    """Store every matrix in 16 bits, in place; runtimes convert it to float32 when they load the file.
 
-    `only` has the buffers of the matrices that are meant; `None` is all.
+    `only` has the buffers of the matrices to store; `None` is all.
     """
     stored: dict[int, int] = {}
     limit = np.finfo(np.float16).max
@@ -37,14 +37,14 @@ def store_float16(file: TFLiteFile, only: Collection[int] | None = None) -> None
             narrow = editor.add_tensor("float16", weights.shape, "FLOAT16", stored[buffer])
             wide = editor.like(index, "/float32", "FLOAT32")
             operator.inputs = np.array([operator.inputs[0], wide, *operator.inputs[2:]], np.int32)
-            # Right before its reader: at the graph's beginning it would be a partition of its own.
+            # Directly before its reader: at the beginning of the graph it would become a separate partition.
             place = next(place for place, other in enumerate(editor.graph.operators) if other is operator)
             editor.graph.operators.insert(place, editor.operator("DEQUANTIZE", [narrow], [wide], version=3))
             editor.tensor(index).buffer = 0
     drop_unused(file)
 
 
-# === Dynamic: activations are scaled while the model runs ===
+# === Dynamic: activations are scaled at run time ===
 
 
 def quantize_dynamic(
@@ -55,15 +55,15 @@ def quantize_dynamic(
     only: Collection[int] | None = None,
     learned: Mapping[int, tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> None:
-    """Give float matrices of a parsed file `bits` bits, in place; with statistics, 4 bits keep much more.
+    """Store float matrices of a parsed file in `bits` bits, in place. With statistics, 4 bits are much better.
 
-    What has few outputs keeps 8 bits: a classifier is a fraction of a percent of the bytes.
+    Matrices with few outputs, such as a classifier's, keep 8 bits; they are small.
 
     Args:
         file: The parsed file.
         bits: 8 or 4.
-        statistics: What flows through each matrix, by its buffer.
-        only: The buffers of the matrices that are meant; `None` is all.
+        statistics: The statistics of each matrix product, by the matrix's buffer.
+        only: The buffers of the matrices to rewrite; `None` is all.
         learned: Matrices whose integers and scales are known already, by buffer.
     """
     stored: dict[int, tuple[str, np.ndarray, int]] = {}  # by the buffer of the float weights, which signatures share
@@ -102,7 +102,7 @@ def _matrices(editor: GraphEditor, only: Collection[int] | None = None) -> list[
 
 
 def _own_tensor(editor: GraphEditor, operator: Operator) -> int:
-    """The tensor of a product's weights; a new one where other ops read it too, as an MLM head shares its table."""
+    """The tensor of a product's weights; a new one if other ops read it too, as when an MLM head shares its table."""
     index = int(operator.inputs[1])
     if all(editor.is_op(reader, "FULLY_CONNECTED") for reader in editor.uses(index)):
         return index
@@ -111,11 +111,11 @@ def _own_tensor(editor: GraphEditor, operator: Operator) -> int:
     return index
 
 
-# === Static: scales are measured beforehand ===
+# === Static: scales come from calibration or training ===
 
 
 def quantize_static(file: TFLiteFile, layers: Mapping[int, StaticLayer]) -> None:
-    """Make products integers in and out, in place; `layers` has their numbers by the buffer of the float weights."""
+    """Give products integer inputs and outputs, in place; `layers` has their numbers by the float weights' buffer."""
     stored: dict[int, int] = {}
     for editor in editors(file):
         matrices = {id(operator): (index, buffer) for operator, index, buffer, _ in _matrices(editor, layers)}
@@ -137,8 +137,8 @@ def quantize_static(file: TFLiteFile, layers: Mapping[int, StaticLayer]) -> None
 def products_over_tokens(file: TFLiteFile, only: Collection[int] | None = None) -> dict[int, np.ndarray]:
     """The matrices `[outputs, inputs]` whose inputs are the states of all tokens, by buffer.
 
-    Those on a single vector (pooler, classifier) are left out: statistics of a few hundred vectors say little of their
-    ranges, and they cost next to nothing.
+    Products on a single vector (pooler, classifier) are left out: a few hundred vectors say little about their ranges,
+    and they cost almost no time.
     """
     found = {}
     for editor in editors(file):
@@ -149,14 +149,14 @@ def products_over_tokens(file: TFLiteFile, only: Collection[int] | None = None) 
 
 
 def _is_vector(editor: GraphEditor, index: int) -> bool:
-    """Whether a tensor has one row whatever the length of the text: the state of the first token, not of all."""
+    """Whether a tensor has one row for any length of text: the state of the first token, not of all."""
     return all(extent == 1 for extent in editor.extents(index)[:-1])
 
 
 def _rewrite(
     editor: GraphEditor, operator: Operator, layer: StaticLayer, quantized: dict[tuple, int]
 ) -> list[Operator]:
-    """MUL, QUANTIZE (both once for all readers of a tensor), the product in integers, DEQUANTIZE, MUL."""
+    """MUL and QUANTIZE (once for all readers of a tensor), the product in integers, DEQUANTIZE, MUL."""
     source, weights = (int(index) for index in operator.inputs[:2])
     (result,) = operator.outputs
     dtype, version = ("INT8", 2) if layer.activation_bits == 8 else ("INT16", 3)
@@ -184,7 +184,7 @@ def _rewrite(
 def _multiply(
     editor: GraphEditor, operators: list[Operator], source: int, factors: np.ndarray, result: int | None = None
 ) -> int:
-    """Put a product with a factor for each channel behind `operators`; returns its tensor."""
+    """Append a product with a factor for each channel to `operators`; give its tensor."""
     constant = editor.constant("factors", factors.astype(np.float32), "FLOAT32")
     result = editor.like(source, "/even", "FLOAT32") if result is None else result
     operators.append(editor.operator("MUL", [source, constant], [result]))
@@ -192,7 +192,7 @@ def _multiply(
 
 
 def _bias(editor: GraphEditor, operator: Operator, layer: StaticLayer) -> int:
-    """The bias as integers in the scale of the products; −1 where there is none."""
+    """The bias as integers in the scale of the products; −1 if there is none."""
     if len(operator.inputs) < 3 or operator.inputs[2] < 0:
         return -1
     scale = layer.input_scale[0] * layer.scales

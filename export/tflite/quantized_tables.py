@@ -1,25 +1,26 @@
-"""Embedding tables → 4, 8 or 16 bits, with a scale for each row.
+"""Store embedding tables in 4, 8 or 16 bits, with a scale for each row.
 
-The table is half of a small BERT. GATHER reads rows of integers as it reads others; a second GATHER reads the row's
-scale, and their product is the vector. With one scale for the whole table, as converters have it, the error is four
-times as large.
+The token table is a large part of a small BERT. One GATHER reads rows of integers, another reads the row's scale, and
+their product is the vector. One scale for the whole table, as converters have it, has a much larger error.
 
-Of 4 bits two stand in a byte: the first half of a row times 16, plus the second half. Arithmetic on the few rows that a
-text looks up takes them apart, with ops that every runtime has; tables of a 4-bit type are read by new ones alone.
+With 4 bits, two values are stored in a byte: the first half of a row times 16, plus the second half. Arithmetic on the
+rows that a text looks up separates them, with ops that every runtime has; only new runtimes read tables of a 4-bit
+type.
 """
 
 import numpy as np
 
 from export.file.editor import GraphEditor, drop_unused, editors
 from export.file.parsed import Operator, TFLiteFile
-from export.quantization.rounding import SMALLEST_TABLE, _integers, row_scales
+from export.quantization.rounding import SMALLEST_TABLE, row_scales, table_integers
 
 
 def quantize_tables(file: TFLiteFile, bits: int) -> None:
-    """Rewrite the float tables of a parsed file in place, with 8 or 16 bits; with 4, those of the largest table, which
-    is that of the tokens, and 8 for the others, which are small and serve every text.
+    """Rewrite the float tables of a parsed file in place.
+
+    With 4 bits, only the largest table, that of the tokens, gets 4 bits. The others, which are small, get 8.
     """
-    stored: dict[int, tuple[int, int]] = {}  # by the buffer of the float table: those of its rows and scales
+    stored: dict[int, tuple[int, int]] = {}  # the buffers of rows and scales, by the buffer of the float table
     largest = max((values.size for editor in editors(file) for values in _tables(editor)), default=0)
     for editor in editors(file):
         operators: list[Operator] = []
@@ -28,8 +29,8 @@ def quantize_tables(file: TFLiteFile, bits: int) -> None:
             if values is None:
                 operators.append(operator)
                 continue
-            is_packed = bits == 4 and values.size == largest and values.shape[1] % 2 == 0
-            operators += _rewrite(editor, operator, values, stored, 4 if is_packed else max(8, bits))
+            has_four_bits = bits == 4 and values.size == largest and values.shape[1] % 2 == 0
+            operators += _rewrite(editor, operator, values, stored, 4 if has_four_bits else max(8, bits))
         editor.graph.operators = operators
     drop_unused(file)
 
@@ -40,7 +41,7 @@ def _tables(editor: GraphEditor) -> list[np.ndarray]:
 
 
 def _table(editor: GraphEditor, operator: Operator) -> np.ndarray | None:
-    """The table that an operator reads rows of, where it is one to rewrite."""
+    """The table that an operator reads rows of, if it is one to rewrite."""
     if not editor.is_op(operator, "GATHER") or operator.builtinOptions.axis:
         return None
     table = int(operator.inputs[0])
@@ -57,11 +58,11 @@ def _rewrite(
     before = editor.tensor(table).buffer
     if before not in stored:  # signatures share their tables
         scale = row_scales(values, bits)
-        integers = _integers(values, scale, bits).astype(np.int16)
+        integers = table_integers(values, scale, bits).astype(np.int16)
         stored_rows = _pack(integers) if bits == 4 else integers.astype(f"int{bits}")
         stored[before] = (editor.buffer(stored_rows), editor.buffer(scale.astype(np.float32)))
     rows, scales = stored[before]
-    dtype, gather, dequantize = ("INT16", 4, 3) if bits == 16 else ("INT8", 2, 2)  # the first versions that take them
+    dtype, gather, dequantize = ("INT16", 4, 3) if bits == 16 else ("INT8", 2, 2)  # the first versions with these types
     step, width = (1 / 16, values.shape[1] // 2) if bits == 4 else (1.0, values.shape[1])
     editor.retype(table, dtype, step, buffer=rows)
     editor.tensor(table).shape = np.array([len(values), width], np.int32)
@@ -71,7 +72,7 @@ def _rewrite(
     scale = editor.like(vectors, "/scale", "FLOAT32", last=1)
     floats, unpacking = _unpack(editor, stored_floats, vectors, width) if bits == 4 else (stored_floats, [])
     for reader in editor.uses(vectors):
-        if editor.is_op(reader, "SHAPE"):  # what counts tokens must not wait for the product: XNNPACK computes that
+        if editor.is_op(reader, "SHAPE"):  # the number of tokens must not depend on the product, which XNNPACK computes
             reader.inputs = np.array([integers], np.int32)
     options = operator.builtinOptions
     return [
@@ -84,13 +85,13 @@ def _rewrite(
 
 
 def _pack(integers: np.ndarray) -> np.ndarray:
-    """Two of −7 to 7 in a byte: a multiple of 16, and the distance from it."""
+    """Store two numbers from −7 to 7 in a byte: a multiple of 16, and the difference from it."""
     first, second = np.split(integers, 2, axis=1)
     return (16 * first + second).astype(np.int8)
 
 
 def _unpack(editor: GraphEditor, packed: int, vectors: int, width: int) -> tuple[int, list[Operator]]:
-    """Operators that take a byte's two numbers apart; `packed` are bytes over 16: the whole part, and what is left."""
+    """Operators that separate the two numbers of a byte; `packed` are bytes over 16: the whole part, and the rest."""
     whole, left, second = (
         editor.like(vectors, f"/{name}", "FLOAT32", last=width) for name in ("whole", "left", "second")
     )

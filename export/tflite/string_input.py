@@ -1,13 +1,12 @@
-"""Task model → a `.tflite` file that takes raw strings, for apps that link tensorflow-text's tokenizer ops.
+"""Convert a task to a `.tflite` file that takes raw strings, for apps that link tensorflow-text's tokenizer ops.
 
-Takes a task, gives a file with one signature `text`: one string in, the model's outputs out; the vocabulary is inside.
-Two custom ops do the work, `FastBertNormalize` and `FastWordpieceTokenizeWithOffsets`, which a stock LiteRT lacks: in
-Python `tensorflow_text.tflite_registrar` has them, in an app the library of the same name. The form for stock runtimes
-is `export.convert`.
+The file has one signature `text`, from one string to the model's outputs; the vocabulary is inside. It uses two custom
+ops that a stock LiteRT lacks, `FastBertNormalize` and `FastWordpieceTokenizeWithOffsets`: in Python
+`tensorflow_text.tflite_registrar` has them, in an app the library of the same name. For stock runtimes, use
+`export.convert`.
 
-Ids equal those of `BertTokenizer`'s short way. There are no TFLite kernels for what its long way needs (regular
-expressions, Unicode decoding), so texts with words over 100 characters or with combining marks out of canonical order
-may differ.
+The ids equal those of `BertTokenizer`, except for texts with words over 100 characters or with combining marks out of
+canonical order: TFLite has no kernels for what those need (regular expressions, Unicode decoding).
 """
 
 from pathlib import Path
@@ -43,22 +42,26 @@ def convert_strings(
         path: The `.tflite` file to write; it is replaced in one step.
         recipe: A name in `RECIPES` or a `Recipe` that needs no calibration.
         length: Tokens of a row; a longer text is cut.
-        check: Whether a file that is further from the task than the recipe's tolerance, on a handful of texts, is an
-            error, and is not written.
+        check: Whether to raise an error, and write nothing, if the outputs for a few texts differ from the task's by
+            more than the recipe's tolerance.
 
     Example:
         >>> convert_strings(task, "from_text.tflite", length=64)  # doctest: +SKIP
     """
     recipe = find_recipe(recipe)
     if recipe.calibration == "needed":
-        raise ValueError(f"recipe={recipe.name!r} needs calibration, which runs on ids; use export.convert.")
+        raise ValueError(f"The recipe {recipe.name!r} needs calibration, which runs on ids; use export.convert.")
     if not 4 <= length <= task.config.max_sequence_length:
-        raise ValueError(f"length={length}: expected 4 to {task.config.max_sequence_length}, the model's positions.")
+        raise ValueError(
+            f"Got length={length}; expected 4 to {task.config.max_sequence_length}, the model's positions."
+        )
     archive = keras.export.ExportArchive()
     archive.track(task.model)
     spec = tf.TensorSpec([1], tf.string, name="text")
     archive.add_endpoint(
-        SIGNATURE, lambda text: task.model(_pack(task.tokenizer, text, length), training=False), input_signature=[spec]
+        SIGNATURE,
+        lambda text: task.model(_model_inputs(task.tokenizer, text, length), training=False),
+        input_signature=[spec],
     )
     content = rewrite(convert_saved_model(archive, [SIGNATURE], allow_custom_ops=True), recipe)
     audit_ops(content).check(allowed=TEXT_OPS)
@@ -68,7 +71,7 @@ def convert_strings(
 
 
 def _check_outputs(task: Task, content: bytes, recipe: Recipe, length: int) -> None:
-    """By the kernels that tensorflow-text brings for LiteRT, the same that an app links."""
+    """Compare the outputs with the task's, using the kernels of tensorflow-text that an app links."""
     from tensorflow_text.core.pybinds import tflite_registrar
 
     run = open_interpreter(content, custom_ops=tflite_registrar.SELECT_TFTEXT_OPS).get_signature_runner(SIGNATURE)
@@ -78,13 +81,14 @@ def _check_outputs(task: Task, content: bytes, recipe: Recipe, length: int) -> N
         error = relative_error(np.asarray(value, np.float64), np.concatenate([answer[name] for answer in answers]))
         if not error <= recipe.tolerance:
             raise VerificationError(
-                f"The file by {recipe.name} would give {name} that differ by {error:.2g} of their size from the "
-                f"task's, at most {recipe.tolerance} expected. Take a recipe with more bits; check=False writes it."
+                f"The file by {recipe.name} would differ too much from its task: {name} differ by {error:.2g} of their "
+                f"size, expected at most {recipe.tolerance}. Use a recipe with more bits, or check=False to write it "
+                "anyway."
             )
 
 
-def _pack(tokenizer: BertTokenizer, text: tf.Tensor, length: int) -> dict[str, tf.Tensor]:
-    """`[CLS] ids [SEP]` of the one text, cut and padded, by core ops that TFLite has."""
+def _model_inputs(tokenizer: BertTokenizer, text: tf.Tensor, length: int) -> dict[str, tf.Tensor]:
+    """`[CLS] ids [SEP]` of one text, cut and padded, with core ops that TFLite has."""
     graph = tokenizer.graph
     normalized = tf_text.FastBertNormalizer(model_buffer=tf.constant(graph.normalizer)).normalize(text)
     pieces = tf_text.FastWordpieceTokenizer(model_buffer=tf.constant(graph.wordpiece), token_out_type=tf.int32)

@@ -1,7 +1,6 @@
-"""A request → what a function of ours answers to it in a fresh process, which has loaded nothing but what it needs.
+"""Run a function in a fresh process, which loads only what it needs, and give its answer.
 
-Memory and cold starts cannot be measured beside a training framework. The process is started with care: what lies in
-the working directory is not to be imported.
+Memory and cold starts cannot be measured in a process that has loaded a training framework.
 """
 
 import json
@@ -11,7 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-# Python puts the working directory first on the path, where a script called export.py or json.py would be taken for
+# The working directory is taken off the path: a script there called export.py or json.py would be imported instead of
 # the module of that name.
 _PROGRAM = "import sys; sys.path = [{home!r}, *filter(None, sys.path)]; from {module} import {name}; {name}()"
 
@@ -21,8 +20,8 @@ def ask_fresh_process(module: str, name: str, request: dict, about: str) -> Any:
 
     Args:
         module, name: The function.
-        request: What it is asked.
-        about: What is measured, for the error where it fails.
+        request: The request.
+        about: The name of what is measured, for an error.
 
     Example:
         >>> ask_fresh_process("export.verification.latency", "_measure_here", {"path": "model.tflite"}, "model.tflite")
@@ -38,11 +37,11 @@ def ask_fresh_process(module: str, name: str, request: dict, about: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# === Tasks of the user's own ===
+# === Tasks of the user ===
 
 
 def registration(path: Path) -> dict | None:
-    """Where the task of a file was registered, for a process that has to do it again; `None` for built-in tasks.
+    """Where the task of a file was registered, so that another process can repeat it; `None` for built-in tasks.
 
     Example:
         >>> registration(Path("model.tflite"))  # doctest: +SKIP
@@ -57,7 +56,7 @@ def registration(path: Path) -> dict | None:
     file = getattr(sys.modules.get(name), "__file__", None)
     if file is None:
         raise ValueError(
-            f"{path} is for a task that {name} registered, which is no file that a fresh process could load; put the "
+            f"{path} is for a task that {name} registered, which is not a file that a fresh process can load; put the "
             "task into a module."
         )
     return {"module": name, "file": file, "path": [place for place in sys.path if place]}
@@ -66,8 +65,8 @@ def registration(path: Path) -> dict | None:
 def repeat_registration(found: dict | None) -> None:
     """Load the module that registers a task, as `registration` gave it.
 
-    Like the processes of `multiprocessing`, a script loads under another name than `__main__`, so that it defines its
-    tasks and does not run again.
+    A script is loaded under another name than `__main__`, as `multiprocessing` does, so that it defines its tasks
+    without running again.
     """
     if found is None:
         return

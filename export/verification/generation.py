@@ -1,13 +1,13 @@
-"""A `Seq2Seq` and its file → how far they agree: scores along one text, and the texts that both write.
+"""Compare a `Seq2Seq` with its file: the scores along one text, and the texts that both write.
 
-Takes the task, gives numbers for `ParityReport`, or an error before a file is put in its place. A room of its own
-because a text is made by choices: where one token differs, everything behind it does, so scores are compared along a
-text that is the same for both, and whole texts beside it. The scores of Keras come from the model over whole rows, not
-from the graphs with a cache that the file was drawn from.
+Gives numbers for `ParityReport`, or an error before a new file is written. One different token changes everything after
+it, so scores are compared along a text that is the same for both, and whole texts separately. The scores of Keras come
+from the model over whole rows, not from the graphs with a cache that the file was made from.
 """
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 import numpy as np
@@ -28,16 +28,16 @@ from keras_bert.tasks.generation.cached_decoder import score_tokens
 from keras_bert.tasks.generation.sampling import Decoding
 from keras_bert.tasks.generation.task import Seq2Seq
 
-_PROBE_TOKENS = 8  # of a text that a new file is tried with
+_PROBE_TOKENS = 8  # of the text that a new file is checked with
 
 
 def check_writer(task: Seq2Seq, content: bytes, recipe: Recipe) -> None:
-    """Raise a `VerificationError` where a new file is further from its task than its recipe allows.
+    """Raise a `VerificationError` if a new file is further from its task than its recipe allows.
 
     Args:
         task: The task.
         content: The file.
-        recipe: Whose tolerance counts.
+        recipe: The recipe, for its tolerance.
 
     Example:
         >>> check_writer(translator, Path("model.tflite").read_bytes(), RECIPES["float32"])  # doctest: +SKIP
@@ -47,29 +47,31 @@ def check_writer(task: Seq2Seq, content: bytes, recipe: Recipe) -> None:
     runner, ours = WriterRunner(content, metadata, reader), _task_reader(task, reader.sequence_length)
     data = reader.prepare(list(PROBES))
     if count_differences(ours.prepare(list(PROBES)), data):
-        raise VerificationError("The device would split texts into other tokens than the task does; please report it.")
+        raise VerificationError(
+            "The device would split texts into other tokens than the task does; please report this."
+        )
     rows = source_rows(data.tokenized)
-    texts = [row[1 : min(_PROBE_TOKENS, task.target_length)] for row in rows]  # any tokens will do: the source's own
+    texts = [row[1 : min(_PROBE_TOKENS, task.target_length)] for row in rows]  # any tokens work: the source's own
     error = _Scores(task).compare(runner, rows, texts)["relative_error"]
     if not error <= recipe.tolerance:
         raise VerificationError(
-            f"The file by {recipe.name} would not be the model that it is made from: its scores differ by {error:.2g} "
-            f"of their size, at most {recipe.tolerance} expected. Take a recipe with more bits; check=False writes it "
-            "as it is."
+            f"The file by {recipe.name} would differ too much from its model: its scores differ by {error:.2g} of "
+            f"their size, expected at most {recipe.tolerance}. Use a recipe with more bits, or check=False to write "
+            "it anyway."
         )
 
 
 def compare_writing(task: Seq2Seq, writer: Writer, examples: Examples) -> dict:
-    """What `verify` tells of a file that writes.
+    """Compare a file that writes with its task; give the numbers of a `ParityReport`.
 
-    The errors are those of the scores along the texts that Keras writes; `agreement` is the share of their tokens that
-    the file would have chosen too, `same_texts` that of the texts which it writes by itself and are the same. Where
-    there are targets, the metric is the share of their tokens that are the likeliest.
+    The errors are those of the scores along the texts that Keras writes. `agreement` is the share of their tokens that
+    the file would choose too; `same_texts` is the share of texts that the file, writing alone, writes in the same way.
+    With targets, the metric is the share of their tokens that get the highest score.
 
     Args:
         task: The task.
         writer: Its file.
-        examples: Sources, perhaps with targets.
+        examples: Sources, with or without targets.
     """
     reader = _task_reader(task, writer.longest)
     data, theirs = (one.prepare(examples.inputs) for one in (reader, writer.reader))
@@ -88,7 +90,7 @@ def compare_writing(task: Seq2Seq, writer: Writer, examples: Examples) -> dict:
 
 
 def compare_served(task: Seq2Seq, served: ServedRows, examples: Examples) -> dict:
-    """What `verify` tells of a SavedModel that writes: it computes what Keras does, so its texts must be the same.
+    """Compare a SavedModel that writes with its task. It computes what Keras does, so its texts must be the same.
 
     Args:
         task: The task.
@@ -111,17 +113,17 @@ def compare_served(task: Seq2Seq, served: ServedRows, examples: Examples) -> dic
     }
 
 
-def _task_reader(task, length):
+def _task_reader(task: Seq2Seq, length: int) -> SourceReader:
     settings = {"target_length": task.target_length, "keeps": task.keeps}
     return SourceReader(task.tokenizer, sequence_length=length, settings=settings)
 
 
 class _Scores:
-    """The scores of a task's model along texts that are known."""
+    """The scores of a task's model along known texts."""
 
     def __init__(self, task: Seq2Seq):
         self._model, self._tokens = task.model, TextTokens.of(task.tokenizer, task.config.vocabulary_size)
-        # Not as a graph: tracing it takes longer than the few rows do.
+        # Not as a graph: tracing takes longer than running the few rows.
         self._states = keras.Model(task.model.input, task.model.get_layer("mlm_transform").input)
 
     def scores(self, ids: np.ndarray, text: Sequence[int]) -> np.ndarray:
@@ -131,8 +133,8 @@ class _Scores:
         inputs = dict(zip(INPUT_NAMES, (row, segments, np.ones_like(row)), strict=True))
         return score_tokens(self._model, self._states(inputs, training=False)[0, len(ids) - 1 :]).numpy()
 
-    def compare(self, other, rows, texts) -> dict:
-        """How far the scores of a file, and the tokens that they choose, are from these."""
+    def compare(self, other: Any, rows: list[np.ndarray], texts: Sequence[Any]) -> dict:
+        """Compare the scores of a file, and the tokens that they choose, with these."""
         squares, sizes, worst, same = 0.0, 0.0, 0.0, []
         for ids, text in zip(rows, texts, strict=True):
             ours, theirs = (one.scores(ids, text).astype(np.float64) for one in (self, other))
@@ -145,16 +147,16 @@ class _Scores:
             "agreement": float(np.mean(np.concatenate(same))),
         }
 
-    def accuracy(self, source, rows, targets) -> float:
-        """The share of the targets' tokens, their end included, that are the likeliest."""
+    def accuracy(self, source: Any, rows: list[np.ndarray], targets: Sequence[Any]) -> float:
+        """The share of the targets' tokens, their end included, that get the highest score."""
         hits = [
             self._chosen(source.scores(ids, text), text) == np.append(text, self._tokens.end_id)
             for ids, text in zip(rows, targets, strict=True)
         ]
         return float(np.mean(np.concatenate(hits)))
 
-    def _chosen(self, scores, text):
-        """The likeliest token at each place, of those that are text."""
+    def _chosen(self, scores: np.ndarray, text: Any) -> np.ndarray:
+        """The token with the highest score at each position, among those that can be text."""
         written = np.full((1, 2 + len(text)), self._tokens.pad_id, np.int32)
         free = restrict_scores(scores, np.repeat(written, len(scores), axis=0), 1, self._tokens, TokenChoice())
         return np.argmax(free, axis=-1)

@@ -1,8 +1,7 @@
-"""A `.tflite` file → how large, how fast and how hungry it is, measured where it will run: without TensorFlow.
+"""Measure the size, speed and memory of a `.tflite` file, without TensorFlow.
 
-`benchmark` starts a fresh process for the file, so that loading and memory are those of an app that opens it, and gives
-a `BenchmarkReport`. A room of its own because a number that is measured beside a training framework says little about a
-phone.
+`benchmark` starts a fresh process for the file, so that loading and memory are those of an app, and gives a
+`BenchmarkReport`.
 """
 
 import json
@@ -11,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ _WARM_UP = 3
 
 @dataclass(frozen=True)
 class Latency:
-    """How long one text of a length takes, in milliseconds: the fastest, the median, and what 9 in 10 stay under."""
+    """The time of one text of a length in milliseconds: minimum, median, and 90th percentile."""
 
     length: int
     minimum: float
@@ -31,15 +31,15 @@ class Latency:
 
 @dataclass(frozen=True)
 class BenchmarkReport:
-    """What a file costs. Prints as a small table.
+    """The costs of a file. Prints as a small table.
 
     Args:
         path: The file.
         num_bytes: Its size.
-        num_threads: The threads that it ran with.
-        start_ms: The cold start: from starting Python to the first answer, imports and all.
-        load_ms: Of that, from a started process with NumPy on: opening, tokenizer, interpreter, one short text.
-        peak_mb: The most memory that the process had in use, in MB.
+        num_threads: The number of threads.
+        start_ms: The cold start: from starting Python to the first answer, with all imports.
+        load_ms: The part of it after NumPy is imported: opening, tokenizer, interpreter, one short text.
+        peak_mb: The most memory that the process used, in MB.
         latencies: One for each length.
     """
 
@@ -63,21 +63,21 @@ class BenchmarkReport:
         )
 
     def to_dict(self) -> dict:
-        """The report as JSON can say it."""
+        """The report as plain values, for JSON."""
         return {**asdict(self), "path": self.path.name}
 
 
 def benchmark(
-    file, *, lengths: Sequence[int] | None = None, num_threads: int = 1, repeats: int = 50
+    file: Any, *, lengths: Sequence[int] | None = None, num_threads: int = 1, repeats: int = 50
 ) -> BenchmarkReport:
     """Measure a file that `export.convert` wrote from a task.
 
     Args:
         file: An `Artifact`, or the path.
-        lengths: Tokens of the rows to time; by default the file's own lengths, or 16, 64 and the longest where it takes
+        lengths: Tokens of the rows to time; by default the file's own lengths, or 16, 64 and the longest if it takes
             any.
         num_threads: Threads of the interpreter.
-        repeats: How often each length runs. Other work on the machine shows in `p90` first.
+        repeats: How often each length runs. Other work on the machine affects `p90` first.
 
     Example:
         >>> print(benchmark("model.tflite"))  # doctest: +SKIP
@@ -91,7 +91,7 @@ def benchmark(
     if not path.is_file():
         raise FileNotFoundError(f"There is no file {path}; expected a .tflite file that export.convert wrote.")
     if repeats < 1 or num_threads < 1:
-        raise ValueError(f"repeats={repeats} and num_threads={num_threads}: expected at least 1 of both.")
+        raise ValueError(f"Got repeats={repeats} and num_threads={num_threads}; expected at least 1 for both.")
     request = {
         "path": str(path),
         "lengths": lengths,
@@ -105,8 +105,8 @@ def benchmark(
     return BenchmarkReport(path, path.stat().st_size, num_threads, latencies=latencies, **found)
 
 
-def _measure_here():
-    """What the fresh process does: a request comes on standard input, the numbers go to standard output."""
+def _measure_here() -> None:
+    """Measure in the fresh process: read a request from standard input, print the numbers."""
     request = json.load(sys.stdin)
     start = time.perf_counter()
     from export.runtime import load
@@ -122,7 +122,7 @@ def _measure_here():
     print(json.dumps({**found, "latencies": [asdict(row) for row in latencies]}))
 
 
-def _time_rows(runtime, length, repeats):
+def _time_rows(runtime: Any, length: int, repeats: int) -> Latency:
     row = runtime.row_of(length)
     for _ in range(_WARM_UP):
         runtime.outputs(row)
@@ -134,8 +134,8 @@ def _time_rows(runtime, length, repeats):
     return Latency(length, *(float(np.quantile(times, share)) for share in (0.0, 0.5, 0.9)))
 
 
-def _peak_mb():
-    """Of this process; `ru_maxrss` would count the parent's memory too."""
+def _peak_mb() -> float:
+    """The peak memory of this process; `ru_maxrss` would count the parent's too."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
         return int(status.split("VmHWM:")[1].split()[0]) / 1024

@@ -1,8 +1,7 @@
-"""A task and its file, side by side → how far they agree, and whether that is far enough.
+"""Compare a file with its task on the same texts, and check that they agree.
 
-`verify` runs both on the same texts and gives a `ParityReport`; `.check()` raises where the file is further from the
-task than its recipe allows. A room of its own because an artifact counts as done only when its own runtime has given
-the task's answers: nothing here looks at the converter.
+`verify` runs both and gives a `ParityReport`; `.check()` raises an error if the file differs more than its recipe
+allows. The file is run by its own runtime, as an app runs it.
 """
 
 import copy
@@ -10,51 +9,54 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from export.file.metadata import task_settings
+from export.file.metadata_reader import FileMetadata
 from export.file.ops import OpAudit, audit_ops
 from export.recipes import Recipe, find_recipe
 from export.runtime import load
 from export.serving.rows import ServedRows, find_version
 from export.tasks.base.examples import Examples
 from export.tasks.base.inputs import read_examples, task_reader
+from export.tasks.base.reader import Reader
 from export.tasks.base.registry import find_export
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.base.task import Task
 
-# How much of the task's metric a file may lose; and, where there are no labels, the share of answers that may change.
+# How much of the task's metric a file may lose; without labels, the share of answers that may change.
 _MOST_LOST, _MOST_CHANGED = 0.01, 0.05
-_MOST_TOKENS_CHANGED = 0.15  # of a text that is written: next to a tie, which is common there, any rounding decides
-SERVING_TOLERANCE = 1e-4  # of a SavedModel, which computes what Keras does
+_MOST_TOKENS_CHANGED = 0.15  # of written texts, where ties between tokens are common and rounding decides them
+SERVING_TOLERANCE = 1e-4  # of a SavedModel, which computes the same as Keras
 
 
 class VerificationError(ValueError):
-    """A file does not give its task's answers."""
+    """A file does not give the answers of its task."""
 
 
 @dataclass(frozen=True)
 class ParityReport:
-    """How a file's answers compare with those of the Keras model. Prints as a small table.
+    """How the answers of a file compare with those of the Keras model. Prints as a small table.
 
     Args:
         path: The file.
         recipe: The recipe that it was made by.
         tolerance: The largest `relative_error` that the recipe allows.
         examples: How many texts were compared.
-        length: The tokens that the file takes; longer texts are cut, or read in windows, as the task says.
+        length: The tokens that the file takes; longer texts are cut or read in windows, as the task is set.
         max_error: The largest difference of an output, such as a probability or a token's logit.
-        relative_error: The root mean square of the difference of the outputs over that of the Keras outputs.
-        agreement: The share of inputs with the same answer: label, entities, part of a context; in regression, the
-            correlation of the answers, and of vectors the mean of their cosines.
-        tokens_differ: How many texts the runtime's tokenizer splits in another way than the task's; 0 is expected.
-        metric: What the scores measure; `None` where the texts had no labels.
+        relative_error: The root mean square of the difference of the outputs, divided by that of the Keras outputs.
+        agreement: The share of inputs with the same answer: label, entities, part of a context. For regression, the
+            correlation of the answers; for vectors, the mean of their cosines.
+        tokens_differ: How many texts the runtime's tokenizer splits differently from the task's; expected is 0.
+        metric: The metric of the scores; `None` if the texts had no labels.
         keras_score: The score of the Keras model, with its own length.
         file_score: The score of the file.
-        ops: The file's ops.
-        same_texts: Of a task that writes, the share of texts that the file writes as Keras does; `agreement` is that of
-            their tokens, each behind what Keras wrote before it.
+        ops: The ops of the file.
+        same_texts: For a task that writes, the share of texts that the file writes as Keras does; `agreement` is then
+            the share of tokens, each chosen after what Keras wrote before it.
     """
 
     path: Path
@@ -75,19 +77,23 @@ class ParityReport:
 
     @property
     def agreement_words(self) -> str:
-        """How far the answers agree, in words."""
+        """The agreement of the answers as a phrase."""
         if self.agreement_of in ("same answers", "same tokens"):
             return f"{self.agreement:.2%} of the {self.agreement_of.split()[1]} are the same"
         return f"the {self.agreement_of} of the answers is {self.agreement:.4f}"
 
     def check(self) -> "ParityReport":
-        """Raise a `VerificationError` where the file is not good enough; gives the report back where it is."""
+        """Raise a `VerificationError` if the file is not good enough, else give the report."""
         problems = []
         if not self.relative_error <= self.tolerance:
             problems.append(
-                f"outputs differ by {self.relative_error:.2g} of their size, at most {self.tolerance} expected"
+                f"outputs differ by {self.relative_error:.2g} of their size, expected at most {self.tolerance}"
             )
-        if self.keras_score is not None and not self.file_score >= self.keras_score - self._allowed_loss():
+        if (
+            self.keras_score is not None
+            and self.file_score is not None
+            and not self.file_score >= self.keras_score - self._allowed_loss()
+        ):
             problems.append(f"{self.metric} falls from {self.keras_score:.4f} to {self.file_score:.4f}")
         changed = _MOST_CHANGED if self.same_texts is None else _MOST_TOKENS_CHANGED
         if self.keras_score is None and self.agreement < 1 - max(changed, 1.5 / self.examples):
@@ -98,13 +104,13 @@ class ParityReport:
             problems.append(f"it needs {', '.join(self.ops.custom_ops)}, which LiteRT does not build in")
         if problems:
             raise VerificationError(
-                f"{self.path} ({self.recipe}) is not the model that it was made from: {'; '.join(problems)}. Take a "
-                "recipe with more bits, or calibrate with more texts like those that it will see."
+                f"{self.path} ({self.recipe}) differs too much from its model: {'; '.join(problems)}. Use a recipe "
+                "with more bits, or calibrate with more texts like those of its users."
             )
         return self
 
-    def _allowed_loss(self):
-        # On few texts one answer weighs more than a point: one changed answer is no failure.
+    def _allowed_loss(self) -> float:
+        # With few texts, one changed answer is more than a point, and not a failure.
         return max(_MOST_LOST, 1.5 / self.examples)
 
     def __str__(self) -> str:
@@ -125,31 +131,31 @@ class ParityReport:
         return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
 
     def to_dict(self) -> dict:
-        """The report as JSON can say it."""
+        """The report as plain values, for JSON."""
         return {**asdict(self), "path": self.path.name}
 
 
 def verify(
     task: Task,
-    file,
-    data,
+    file: Any,
+    data: Any,
     y: Sequence | None = None,
     *,
     recipe: str | Recipe | None = None,
     columns: dict | None = None,
 ) -> ParityReport:
-    """Compare a file with the task that it was made from, through the device runtime; or a SavedModel, by its graph.
+    """Compare a file, run by the device runtime, or a SavedModel with the task that it was made from.
 
     Args:
         task: The task.
-        file: What `convert` or `save_serving` gave, or the path of a `.tflite` file, or of a SavedModel: a version, or
-            the directory of versions, of which the highest counts. A SavedModel is asked by ids and by strings.
-        data: What `task.predict` takes, as a list; with labels, anything that `task.evaluate` takes, and the scores are
-            compared too. `Examples` are taken as they are.
+        file: The result of `convert` or `save_serving`, or the path of a `.tflite` file or a SavedModel: a version, or
+            the directory of versions, whose highest is taken. A SavedModel is run with ids and with strings.
+        data: A list of inputs of `task.predict`; or labelled data that `task.evaluate` takes, and then the scores are
+            compared too; or `Examples`.
         y: The labels of texts.
-        recipe: The recipe whose tolerance counts; by default the artifact's own, or what the file says of itself. A
-            file that was made by a `Recipe` of your own needs that here.
-        columns: Columns of a file with data, as for `task.evaluate`.
+        recipe: The recipe, for its tolerance; by default that of the artifact, or the one that the file names. Pass
+            your own `Recipe` here if the file was made with it.
+        columns: Columns of a data file, as for `task.evaluate`.
 
     Example:
         >>> report = verify(classifier, "model.tflite", "dev.tsv")  # doctest: +SKIP
@@ -177,8 +183,8 @@ def verify(
     )
 
 
-def _verify_served(task, version, examples):
-    """Rows by their ids, and strings by the signatures that take them: where they differ, so do the tokens."""
+def _verify_served(task: Task, version: Path, examples: Examples) -> ParityReport:
+    """Compare rows by their ids, and strings by the signatures for them; a difference there means other tokens."""
     served = ServedRows(version, task)
     strings = served.string_errors(examples.inputs)
     numbers = _compare(task, served, examples)
@@ -195,19 +201,19 @@ def _verify_served(task, version, examples):
     )
 
 
-def _check_same_task(path, metadata, task):
-    """An error where the file answers by other labels or settings than the task: no number below would show it."""
+def _check_same_task(path: Path, metadata: FileMetadata, task: Task) -> None:
+    """Raise an error if the file has other labels or settings than the task, which no number would show."""
     if metadata.labels != (None if task.labels is None else tuple(task.labels)):
-        raise ValueError(f"{path} has other labels than the task; verify a file with the task that it was made from.")
+        raise ValueError(f"{path} has other labels than the task; pass the task that it was made from.")
     ours = json.loads(json.dumps(task_settings(task)))
     if changed := [name for name, value in ours.items() if metadata.settings.get(name, value) != value]:
         raise ValueError(
-            f"{path} has another {' and '.join(changed)} than the task, which was changed since; export it again."
+            f"{path} has another {' and '.join(changed)} than the task, which has changed since; export it again."
         )
 
 
-def _compare(task, runtime, examples):
-    """Both at the file's length, row by row; the scores each as it is used."""
+def _compare(task: Task, runtime: Any, examples: Examples) -> dict[str, Any]:
+    """Compare the outputs of both at the file's length, row by row, and the scores of each at its own length."""
     shortened, exported = copy.copy(task), find_export(task.name)
     if exported.writes:
         return _compare_texts(task, runtime, examples)
@@ -227,7 +233,7 @@ def _compare(task, runtime, examples):
         return numbers | {"metric": None, "keras_score": None, "file_score": None}
     rows = shortened.prepare(examples.labelled, None)
     metric = exported.metric(task, rows)
-    if not _have_same_rows(rows, data):  # a task may fill up its groups to measure them
+    if not _have_same_rows(rows, data):  # a task may fill up its groups to score them
         raw, theirs = shortened.outputs(rows.tokenized), runtime.outputs(rows.tokenized)
     if runtime.longest == task.sequence_length:
         keras_score = exported.score(task, raw, rows, metric)
@@ -238,14 +244,14 @@ def _compare(task, runtime, examples):
     return numbers | {"metric": metric, "keras_score": keras_score, "file_score": file_score}
 
 
-def _compare_texts(task, runtime, examples):
-    from export.verification.generation import compare_served, compare_writing  # it builds on this module
+def _compare_texts(task: Any, runtime: Any, examples: Examples) -> dict[str, Any]:
+    from export.verification.generation import compare_served, compare_writing  # it imports this module
 
     return (compare_served if isinstance(runtime, ServedRows) else compare_writing)(task, runtime, examples)
 
 
 def relative_error(expected: np.ndarray, found: np.ndarray) -> float:
-    """The root mean square of the difference over that of what was expected.
+    """The root mean square of the difference, divided by that of the expected values.
 
     Example:
         >>> relative_error(np.array([3.0, 4.0]), np.array([3.0, 4.5]))
@@ -254,12 +260,12 @@ def relative_error(expected: np.ndarray, found: np.ndarray) -> float:
     return float(np.sqrt(np.mean((found - expected) ** 2) / max(np.mean(expected**2), 1e-12)))
 
 
-def _have_same_rows(data, other):
+def _have_same_rows(data: PreparedData, other: PreparedData) -> bool:
     ours, theirs = data.tokenized.packed(), other.tokenized.packed()
     return all(np.array_equal(one, another) for one, another in zip(ours, theirs, strict=True))
 
 
-def _errors(reader, ours, theirs, counted):
+def _errors(reader: Reader, ours: dict, theirs: dict, counted: np.ndarray | None) -> dict[str, float]:
     pairs = []
     for name in theirs:
         rows = slice(None) if counted is None or name not in reader.token_outputs else counted
@@ -269,7 +275,7 @@ def _errors(reader, ours, theirs, counted):
 
 
 def count_differences(data: PreparedData, other: PreparedData) -> int:
-    """How many inputs have other tokens in the one than in the other."""
+    """Count the inputs whose tokens differ between the two."""
     if len(data.tokenized) != len(other.tokenized):
         return abs(len(data.tokenized) - len(other.tokenized))
     (ids, splits, _), (other_ids, other_splits, _) = data.tokenized.packed(), other.tokenized.packed()

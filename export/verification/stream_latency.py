@@ -1,10 +1,8 @@
-"""Files and the lengths of real texts → how long each file takes for such texts, side by side in a fresh process.
+"""Time files on rows with the lengths of real texts, side by side in a fresh process without TensorFlow.
 
-`benchmark` repeats one length; an app sees short and long texts in turn, and a file that takes any length pays for each
-change. Here rows of the texts' own lengths run one after the other, some dozens through each file in turn, so that what
-else the machine does disturbs all files alike and a large file does not drive a small one out of the processor's caches
-before each of its rows. A room of its own because the search, the report and the benchmarks compare files
-by it. The process has no TensorFlow.
+`benchmark` repeats one length. An app sees short and long texts in turn, and a file for any length pays for each
+change. Here rows run in the order of the texts, some dozens through each file in turn. So other work on the machine
+affects all files alike, and a large file does not push a small one out of the processor's caches before each row.
 """
 
 import json
@@ -23,11 +21,11 @@ _TURN = 32  # rows
 
 @dataclass(frozen=True)
 class StreamLatency:
-    """How long a file took for each row, in milliseconds, batch 1: the least of several rounds.
+    """The time of a file for each row, in milliseconds, batch 1: the least of several rounds.
 
     Args:
         lengths: The tokens of each row.
-        milliseconds: What each took.
+        milliseconds: The time of each row.
     """
 
     lengths: tuple[int, ...]
@@ -39,7 +37,7 @@ class StreamLatency:
         return float(np.mean(self.milliseconds))
 
     def by_length(self, bands: int = 8) -> list[tuple[int, float]]:
-        """Mean length and mean milliseconds of rows of similar length, shortest first."""
+        """The mean length and mean milliseconds of rows of similar length, shortest first."""
         order = np.argsort(self.lengths, kind="stable")
         parts = [part for part in np.array_split(order, min(bands, len(order))) if len(part)]
         lengths, times = np.array(self.lengths), np.array(self.milliseconds)
@@ -49,12 +47,12 @@ class StreamLatency:
 def time_stream(
     files: Sequence, lengths: Sequence[Sequence[int]], *, rounds: int = 3, num_threads: int = 1
 ) -> list[StreamLatency]:
-    """Measure files on rows of given lengths, interleaved.
+    """Time files on rows of given lengths, in turn.
 
     Args:
         files: Paths of `.tflite` files that `export.convert` wrote from tasks, or `Artifact`s.
-        lengths: For each file the tokens of its rows, as many for every file: the same texts may have other lengths in
-            another vocabulary.
+        lengths: The tokens of each row, for each file; the same number of rows for all. The same texts may have other
+            lengths in another vocabulary.
         rounds: How often each row runs; the fastest counts.
         num_threads: Threads of the interpreter.
 
@@ -66,15 +64,18 @@ def time_stream(
     paths = [str(getattr(file, "path", file)) for file in files]
     rows = [[int(length) for length in part] for part in lengths]
     if len(rows) != len(paths) or not rows or len(set(map(len, rows))) != 1 or not rows[0]:
-        raise ValueError(f"{len(paths)} files, and lengths for {[len(part) for part in rows]} rows; expected as many.")
+        raise ValueError(
+            f"Got {len(paths)} files, and lengths for {[len(part) for part in rows]} rows; expected the same number "
+            "of rows for each file."
+        )
     request = {"paths": paths, "lengths": rows, "rounds": rounds, "num_threads": num_threads}
     request["registrations"] = [registration(Path(path)) for path in paths]
     found = ask_fresh_process("export.verification.stream_latency", "_measure_here", request, ", ".join(paths))
     return [StreamLatency(tuple(row["lengths"]), tuple(row["milliseconds"])) for row in found]
 
 
-def _measure_here():
-    """What the fresh process does: a request comes on standard input, the numbers go to standard output."""
+def _measure_here() -> None:
+    """Measure in the fresh process: read a request from standard input, print the numbers."""
     request = json.load(sys.stdin)
     from export.runtime import load
 

@@ -1,1 +1,1 @@
-"""Tokenized texts to batches: length buckets, shared rows, datasets."""
+"""Batches of tokenized texts: length buckets, shared rows, datasets."""

@@ -1,17 +1,14 @@
-"""A `tf.data` dataset → the same one, which lets go at once when a loop over it ends.
+"""Turns off the autotuning of a `tf.data` dataset, so that its iterators end at once.
 
-`tf.data` tunes its own parallelism in a thread that sleeps 10 ms, then 20, then 40, …, up to a minute; an iterator that
-is given up while that thread sleeps waits until it wakes (seen with TensorFlow 2.21, when a step was compiled with XLA
-in the same loop): a `fit` whose steps took 5.2 s lasted 10.4. A room of its own because the datasets of fine-tuning and
-of pretraining both go through it. The first gather their batches from memory and have nothing to tune; what
-pretraining, which reads files, loses by it was not measured.
+`tf.data` tunes its parallelism in a thread that sleeps, at last for up to a minute. With TensorFlow 2.21, an iterator
+that is deleted meanwhile waits until the thread wakes, which can double the time of a short `fit`.
 """
 
 import tensorflow as tf
 
 
 def prompt(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """The dataset without the tuner. What it maps with `AUTOTUNE` runs on the threads that TensorFlow has.
+    """Return the dataset without autotuning; `AUTOTUNE` in its maps then means all of TensorFlow's threads.
 
     Example:
         >>> prompt(tf.data.Dataset.range(3)).options().autotune.enabled

@@ -1,6 +1,6 @@
-"""Tokenized rows → what a model gives for each of them, in their order.
+"""Runs a model on tokenized rows and returns its outputs in the order of the rows.
 
-Rows run in batches of similar length, so that little is computed for padding; nobody who asks needs to know.
+Rows run in batches of similar length, so that little compute goes into padding.
 """
 
 from collections.abc import Callable, Collection
@@ -16,7 +16,7 @@ from keras_bert.text.tokenized_texts import TokenizedTexts
 
 
 def inference_graph(model: keras.Model) -> Callable:
-    """A model's inference as one graph for all batch sizes and lengths."""
+    """Return a model's inference as one graph for all batch sizes and lengths."""
     spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
     return tf.function(lambda inputs: model(inputs, training=False), input_signature=[spec])
 
@@ -29,15 +29,15 @@ def row_outputs(
     sequence_length: int,
     batch_size: int,
 ) -> dict[str, np.ndarray]:
-    """The outputs for each row, by name.
+    """Return the outputs for each row, by name.
 
     Args:
-        forward: From `inference_graph`.
+        forward: The function from `inference_graph`.
         tokenized: The rows.
-        token_outputs: The outputs that have a value for each token. They come as `[tokens, …]`, without padding, in the
-            order of `tokenized.packed()`.
-        sequence_length: The most tokens of a row.
-        batch_size: Rows at a time.
+        token_outputs: The outputs that have a value for each token. They are returned as `[tokens, …]`, without
+            padding, in the order of `tokenized.packed()`.
+        sequence_length: The largest number of tokens in a row.
+        batch_size: The number of rows in a batch.
     """
     boundaries = bucket_boundaries(tokenized.lengths, sequence_length=sequence_length)
     batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=boundaries)

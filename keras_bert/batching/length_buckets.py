@@ -1,17 +1,18 @@
-"""Tokenized texts → batches of similar length, each padded to one of a few widths.
+"""Batches texts of similar length, each batch padded to one of a few widths.
 
-Takes `TokenizedTexts`, gives `tf.data` batches for the encoder. A room of its own because which rows share a batch
-decides how much compute goes into padding, and how many shapes XLA has to compile.
+Takes `TokenizedTexts` and gives `tf.data` batches for the encoder. Which rows share a batch decides how much compute
+goes into padding, and how many shapes XLA has to compile.
 
-All batches of an epoch are full but the last. What is left over in a bucket moves up into the next wider one, so there
-is one shape for each bucket and one more for the last batch, which always has the widest bucket's width: the same shape
-in every epoch. The other way, filling each bucket's last batch with rows of weight zero, gives more steps than plain
-batches do, some of them of few examples, and a wrong mean in every loss and metric that does not divide by the weights.
-For the one last batch it can be had (`fill_last`), where compiling a shape costs more than a few rows too many.
+All batches of an epoch are full except the last. Rows left over in a bucket move to the next wider one, so there is one
+shape for each bucket and one for the last batch, which always has the largest width: the same shape in every epoch.
+Filling the last batch of each bucket with rows of weight 0 instead would give more steps, some of them with few
+examples, and a wrong mean in every loss and metric that does not divide by the weights. `fill_last` does it for the
+last batch of the epoch only, which saves the compilation of one shape.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,44 +30,40 @@ __all__ = [
     "tokenize_texts",
 ]
 
-# === Widths ===
-
-
 # === Training ===
 
 
 def bucketed_batches(
     tokenized: TokenizedTexts,
-    labels=None,
+    labels: Any = None,
     *,
     batch_size: int,
     boundaries: Sequence[int],
     shuffle_seed: int | None = None,
     epoch: int = 0,
     epochs: int = 1,
-    sample_weights=None,
+    sample_weights: Any = None,
     drop_remainder: bool = False,
     fill_last: bool = False,
 ) -> tf.data.Dataset:
-    """Batches of rows of similar length, every row once in an epoch; what `fit` takes.
+    """Make batches of rows of similar length for `fit`, with every row once in an epoch.
 
-    Each epoch has `ceil(rows / batch_size)` batches and is a function of seed and epoch: a resumed run asks for its
-    epoch, and skips the batches that it has seen.
+    Each epoch has `ceil(rows / batch_size)` batches and depends only on seed and epoch: a resumed run starts with its
+    epoch and skips the batches that it has already seen.
 
     Args:
         tokenized: The texts, none longer than the last boundary.
-        labels: An array `[n, …]`, `TokenLabels`, or a structure of them; `None` gives the inputs alone. With
-            `TokenLabels` weights are always given, in the structure of the labels: `[B, T]` for tokens.
-        batch_size: The rows of a batch.
+        labels: An array `[n, …]`, `TokenLabels`, or a structure of them; with `None` the batches are inputs only. With
+            `TokenLabels` there are always weights, in the structure of the labels: `[B, T]` for tokens.
+        batch_size: The number of rows in a batch.
         boundaries: The widths, from `bucket_boundaries`.
-        shuffle_seed: Mixes rows and buckets; `None` goes bucket by bucket, in the order of the rows.
-        epoch: The number of the epoch, from 0.
-        epochs: How many epochs follow each other in the dataset, each in an order of its own; for
-            `fit(steps_per_epoch=…)`.
+        shuffle_seed: The seed for shuffling rows and buckets; `None` goes bucket by bucket, in the order of the rows.
+        epoch: The number of the first epoch, from 0.
+        epochs: The number of epochs in the dataset, each in a different order; for `fit(steps_per_epoch=…)`.
         sample_weights: The weight of each row.
-        drop_remainder: Leave out the last batch where it is not full; in the next epoch other rows are left out.
-        fill_last: Fill the last batch with rows of weight 0. Weights are then always given; take a loss with
-            `reduction="mean_with_sample_weight"` and `weighted_metrics`, and the numbers are those of the short batch.
+        drop_remainder: Whether to leave out a last batch that is not full. Each epoch leaves out different rows.
+        fill_last: Whether to fill the last batch with rows of weight 0. There are then always weights; with
+            `weighted_metrics` and a loss with `reduction="mean_with_sample_weight"` the results do not change.
 
     Returns:
         A dataset of `(inputs, labels)` or `(inputs, labels, weights)`; the inputs are `token_ids`, `segment_ids`,
@@ -80,18 +77,20 @@ def bucketed_batches(
         [([2, 4], [0, 0]), ([1, 8], [1])]
     """
     if labels is None and (sample_weights is not None or fill_last):
-        raise ValueError("sample_weights and fill_last need labels: pass labels, or leave them out.")
+        raise ValueError("Got sample_weights or fill_last=True without labels; pass labels, or leave both out.")
     if drop_remainder and fill_last:
         raise ValueError("drop_remainder=True and fill_last=True: the last batch is dropped or filled; choose one.")
-    boundaries = _check(tokenized, batch_size, boundaries)
+    bounds = _check(tokenized, batch_size, boundaries)
     if drop_remainder and len(tokenized) < batch_size:
-        raise ValueError(f"drop_remainder=True leaves none of {len(tokenized)} rows at batch_size={batch_size}.")
+        raise ValueError(
+            f"drop_remainder=True leaves none of {len(tokenized)} rows at batch_size={batch_size}; use a smaller batch."
+        )
     if sample_weights is None and (fill_last or has_token_labels(labels)):
         sample_weights = np.ones(len(tokenized), np.float32)
-    columns = {"labels": labels, "weights": sample_weights}
-    columns = {name: check_column(value, len(tokenized), name) for name, value in columns.items() if value is not None}
+    given = {"labels": labels, "weights": sample_weights}
+    columns = {name: check_column(value, len(tokenized), name) for name, value in given.items() if value is not None}
     plans = [
-        _plan_epoch(tokenized.lengths, batch_size, boundaries, shuffle_seed, number, drop_remainder, fill_last)
+        _plan_epoch(tokenized.lengths, batch_size, bounds, shuffle_seed, number, drop_remainder, fill_last)
         for number in range(epoch, epoch + epochs)
     ]
     rows, widths = (np.concatenate(parts) for parts in zip(*plans, strict=True))
@@ -99,24 +98,32 @@ def bucketed_batches(
     return _make_batches(tokenized, rows, widths, columns, fill_last, full)
 
 
-def _plan_epoch(lengths, batch_size, boundaries, seed, epoch, drop_remainder, fill_last):
-    """The rows of each batch, `[batches, batch_size]` with −1 for none, and its width."""
+def _plan_epoch(
+    lengths: np.ndarray,
+    batch_size: int,
+    boundaries: np.ndarray,
+    seed: int | None,
+    epoch: int,
+    drop_remainder: bool,
+    fill_last: bool,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of each batch, `[batches, batch_size]` with −1 for none, and its width."""
     random = None if seed is None else np.random.default_rng((seed, epoch))
     order = np.arange(len(lengths)) if random is None else random.permutation(len(lengths))
     buckets = np.searchsorted(boundaries, lengths[order])
-    full, widths, left = [np.zeros((0, batch_size), np.int64)], [], order[:0]
+    full, each_width, left = [np.zeros((0, batch_size), np.int64)], [], order[:0]
     for bucket, width in enumerate(boundaries):
         waiting = np.concatenate([left, order[buckets == bucket]])
         count = len(waiting) // batch_size
         full.append(waiting[: count * batch_size].reshape(count, batch_size))
-        widths += [width] * count
+        each_width += [width] * count
         left = waiting[count * batch_size :]
-    rows, widths = np.concatenate(full), np.array(widths, np.int32)
+    rows, widths = np.concatenate(full), np.array(each_width, np.int32)
     if random is not None:
         mixed = random.permutation(len(rows))
         rows, widths = rows[mixed], widths[mixed]
     if len(left) and not drop_remainder:
-        # Filled up, the last batch can take any bucket's shape. A short one keeps to the widest, to be one shape alone.
+        # A full last batch can have any bucket's shape. A short one has the largest width, to add only one shape.
         last = boundaries[np.searchsorted(boundaries, lengths[left].max())] if fill_last else boundaries[-1]
         left = np.pad(left, (0, batch_size - len(left)), constant_values=-1)
         rows, widths = np.concatenate([rows, left[None]]), np.append(widths, np.int32(last))
@@ -129,17 +136,18 @@ def _plan_epoch(lengths, batch_size, boundaries, seed, epoch, drop_remainder, fi
 def length_sorted_batches(
     tokenized: TokenizedTexts, *, batch_size: int, boundaries: Sequence[int], fill_last: bool = False
 ) -> tuple[tf.data.Dataset, np.ndarray]:
-    """Batches for `predict`, the longest rows first, and the row that each output will belong to.
+    """Make batches for `predict`, the longest rows first; also return the row that each output belongs to.
 
     Args:
         tokenized: The texts, none longer than the last boundary.
-        batch_size: The rows of a batch.
+        batch_size: The number of rows in a batch.
         boundaries: The widths, from `bucket_boundaries`.
-        fill_last: Fill the last batch with copies of a row, so that no shape depends on the number of texts; their
-            place in the order is −1, and `restore_order` leaves them out.
+        fill_last: Whether to fill the last batch with copies of a row, so that no shape depends on the number of texts.
+            They have −1 in the order, and `restore_order` leaves them out.
 
     Returns:
-        A dataset of inputs, and the order of the rows. Short rows come last, where a batch too few costs least.
+        A dataset of inputs, and the order of the rows. The shortest rows come last, because a batch that is not full
+        costs the least there.
 
     Example:
         >>> batches, order = length_sorted_batches(tokenized, batch_size=2, boundaries=(4, 8))
@@ -147,43 +155,45 @@ def length_sorted_batches(
         [1, 0, 2]
         >>> logits = restore_order(model.predict(batches)["class_logits"], order)
     """
-    boundaries = _check(tokenized, batch_size, boundaries)
+    bounds = _check(tokenized, batch_size, boundaries)
     lengths = tokenized.lengths
     order = np.argsort(-lengths, kind="stable")
     order = np.pad(order, (0, -len(order) % batch_size), constant_values=-1)
     rows = order.reshape(-1, batch_size)
-    widths = boundaries[np.searchsorted(boundaries, lengths[rows[:, 0]])]
+    widths = bounds[np.searchsorted(bounds, lengths[rows[:, 0]])]
     batches = _make_batches(tokenized, rows, widths, {}, fill_last, fill_last or len(tokenized) % batch_size == 0)
     return batches, order if fill_last else order[: len(tokenized)]
 
 
 def restore_order(outputs: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Outputs of `length_sorted_batches`, in the order of the texts again.
+    """Put the outputs for `length_sorted_batches` into the order of the texts.
 
     Example:
         >>> restore_order(np.array([10, 20, 30, 99]), np.array([2, 0, 1, -1])).tolist()
         [20, 30, 10]
     """
     if len(outputs) != len(order):
-        raise ValueError(f"There are {len(outputs)} outputs for {len(order)} rows; pass all that the batches gave.")
+        raise ValueError(f"Got {len(outputs)} outputs for {len(order)} rows; pass the outputs of all batches.")
     real = order >= 0
     return np.asarray(outputs)[real][np.argsort(order[real])]
 
 
 def restore_token_order(outputs: np.ndarray, order: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Outputs for tokens, row after row of `length_sorted_batches`, in the order of the texts again.
+    """Put the outputs for the tokens of `length_sorted_batches` into the order of the texts.
 
     Args:
-        outputs: `[tokens, …]`, without padding.
-        order: The row that each row of the batches was.
-        lengths: The tokens of each row, in the order of the texts.
+        outputs: `[tokens, …]`, row after row, without padding.
+        order: The order that `length_sorted_batches` returned.
+        lengths: The number of tokens of each row, in the order of the texts.
 
     Example:
         >>> restore_token_order(np.array([20, 21, 10]), np.array([1, 0]), np.array([1, 2])).tolist()
         [10, 20, 21]
     """
     if len(outputs) != lengths.sum():
-        raise ValueError(f"There are {len(outputs)} outputs for {lengths.sum()} tokens; pass all, without padding.")
+        raise ValueError(
+            f"Got {len(outputs)} outputs for {lengths.sum()} tokens; pass the outputs of all tokens, without padding."
+        )
     begins = np.zeros(len(order), np.int64)
     begins[order] = np.cumsum(lengths[order]) - lengths[order]
     within = np.arange(len(outputs)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -193,12 +203,19 @@ def restore_token_order(outputs: np.ndarray, order: np.ndarray, lengths: np.ndar
 # === Batches ===
 
 
-def _make_batches(tokenized, rows, widths, columns, fill, full) -> tf.data.Dataset:
-    """A dataset that packs rows of the set in the graph, so that making a batch takes no Python."""
+def _make_batches(
+    tokenized: TokenizedTexts,
+    rows: np.ndarray,
+    widths: np.ndarray,
+    columns: dict[str, Any],
+    fill: bool,
+    full: bool,
+) -> tf.data.Dataset:
+    """Return a dataset that builds its batches in the graph, without Python."""
     ids, splits, second_begins = (tf.constant(array) for array in tokenized.packed())
     batch_size = rows.shape[1] if full else None
 
-    def make(chosen, width):
+    def make(chosen: tf.Tensor, width: tf.Tensor) -> Any:
         is_real = chosen >= 0
         chosen = tf.where(is_real, chosen, chosen[0]) if fill else tf.boolean_mask(chosen, is_real)
         chosen = tf.ensure_shape(chosen, [batch_size])
@@ -212,7 +229,7 @@ def _make_batches(tokenized, rows, widths, columns, fill, full) -> tf.data.Datas
             "padding_mask": tf.cast(is_token, tf.int32),
         }
 
-        def take(values):
+        def take(values: Any) -> tf.Tensor:
             if not isinstance(values, TokenLabels):
                 return tf.gather(values, chosen)
             found = tf.gather(values.values, tf.where(is_token, starts + places, 0))
@@ -231,26 +248,29 @@ def _make_batches(tokenized, rows, widths, columns, fill, full) -> tf.data.Datas
     return prompt(plan.map(make, num_parallel_calls=2).prefetch(4))
 
 
-def _check(tokenized, batch_size, boundaries):
-    boundaries = np.asarray(boundaries, np.int32)
+def _check(tokenized: TokenizedTexts, batch_size: int, boundaries: Sequence[int] | np.ndarray) -> np.ndarray:
+    bounds = np.asarray(boundaries, np.int32)
     if batch_size < 1:
         raise ValueError(f"batch_size={batch_size}: expected at least 1.")
-    if boundaries.ndim != 1 or not boundaries.size or np.any(np.diff(boundaries) <= 0):
-        raise ValueError(f"boundaries={boundaries.tolist()}: expected ascending widths, as bucket_boundaries gives.")
+    if bounds.ndim != 1 or not bounds.size or np.any(np.diff(bounds) <= 0):
+        raise ValueError(f"boundaries={bounds.tolist()}: expected ascending widths, as bucket_boundaries gives.")
     if not len(tokenized):
         raise ValueError("There are no texts; expected at least one.")
-    if (longest := int(tokenized.lengths.max())) > boundaries[-1]:
+    if (longest := int(tokenized.lengths.max())) > bounds[-1]:
         raise ValueError(
-            f"Row {int(tokenized.lengths.argmax())} has {longest} tokens, the widest boundary is {boundaries[-1]}; use "
+            f"Row {int(tokenized.lengths.argmax())} has {longest} tokens, the widest boundary is {bounds[-1]}; use "
             "trimmed() or windows(), or choose the boundaries for all sets together."
         )
-    return boundaries
+    return bounds
 
 
-def _weigh_tokens(kinds, is_token, labels, weights):
-    """Labels and weights in one structure: tokens without a label count 0, and a chain by its labelled tokens."""
+def _weigh_tokens(kinds: Any, is_token: tf.Tensor, labels: Any, weights: tf.Tensor) -> dict[str, Any]:
+    """Return labels and weights in one structure; tokens without a label have weight 0.
 
-    def weigh(kind, values):
+    A chain is weighted by the number of its labelled tokens.
+    """
+
+    def weigh(kind: Any, values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         if not isinstance(kind, TokenLabels):
             return values, weights
         if isinstance(kind, TokenVectors):
@@ -265,28 +285,35 @@ def _weigh_tokens(kinds, is_token, labels, weights):
     return dict(zip(("labels", "weights"), parts, strict=True))
 
 
-def has_token_labels(labels) -> bool:
-    """Whether a structure of labels has some for tokens."""
+def has_token_labels(labels: Any) -> bool:
+    """Return whether a structure of labels has labels for single tokens."""
     return any(isinstance(part, TokenLabels) for part in tf.nest.flatten(labels))
 
 
-def check_column(values, rows, name, token_rows=None):
-    """Labels or weights as tensors, a row for each example; of tokens for each text, where that is not the same."""
+def check_column(values: Any, rows: int, name: str, token_rows: int | None = None) -> Any:
+    """Return labels or weights as tensors, and check their number of rows.
+
+    Args:
+        values: An array, `TokenLabels`, or a structure of them.
+        rows: The number of examples.
+        name: `"labels"` or `"weights"`.
+        token_rows: The number of texts, which `TokenLabels` must have, if it is not the number of examples.
+    """
     texts = rows if token_rows is None else token_rows
 
-    def convert(array):
+    def convert(array: Any) -> Any:
         if isinstance(array, TokenLabels):
             if len(array) != texts or len(array.values) != array.splits[-1]:
-                raise ValueError(f"{name} are for {len(array)} rows of tokens, the texts {texts}; expected as many.")
+                raise ValueError(f"Got {name} for the tokens of {len(array)} texts; expected {texts} texts.")
             return replace(array, values=_on_tokens(array))
         array = tf.convert_to_tensor(array, tf.float32) if name == "weights" else tf.convert_to_tensor(array)
         if not array.shape.rank or array.shape[0] != rows:
-            raise ValueError(f"{name} has shape {array.shape}, the texts {rows} rows; expected one of {name} each.")
+            raise ValueError(f"The {name} have shape {array.shape}; expected {rows} rows, one for each example.")
         return array
 
     # A list is a column, not a structure of columns.
     return convert(values) if isinstance(values, list | tuple) else tf.nest.map_structure(convert, values)
 
 
-def _on_tokens(array):
+def _on_tokens(array: TokenLabels) -> tf.Tensor:
     return tf.constant(array.values) if isinstance(array, TokenVectors) else tf.constant(array.values, tf.int32)

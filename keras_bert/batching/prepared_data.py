@@ -1,7 +1,6 @@
-"""Examples as a task trains on them: tokenized rows with their labels, and where each row came from.
+"""The examples that a task trains on: tokenized rows, their labels, and the example that each row came from.
 
-A value that tasks make and `Task` trains on. A room of its own because one example may become several rows (windows of
-a long text, the choices of a question), and whoever measures has to put them together again.
+One example may become several rows: the windows of a long text, or the choices of a question.
 """
 
 from dataclasses import dataclass, field, replace
@@ -18,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Examples as a task trains on them.
+    """Examples that are ready for training.
 
     Args:
-        tokenized: The texts, cut or in windows.
-        labels: What the loss takes, a row for each text or window: an array, `TokenLabels`, or several by the name of
-            the output.
-        weights: What each row counts; `None` is 1 for all.
+        tokenized: The texts, trimmed or in windows.
+        labels: The labels for the loss, one row for each text or window: an array, `TokenLabels`, or a dictionary of
+            them by the name of the output.
+        weights: The weight of each row; `None` is 1 for all.
         owners: The example that each row came from.
-        notes: What was dropped or cut, in words.
-        texts_per_example: Where an example is a group of texts: how many, one after the other. Labels and weights then
-            have a row for each group.
+        notes: Sentences about what was dropped or cut.
+        texts_per_example: How many texts, one after the other, are an example. Labels and weights then have a row for
+            each such group.
     """
 
     tokenized: TokenizedTexts
@@ -40,17 +39,17 @@ class PreparedData:
 
     @property
     def num_examples(self) -> int:
-        """How many examples the rows came from."""
+        """The number of examples that the rows came from."""
         return int(self.owners.max()) + 1 if len(self.owners) else 0
 
     def first_rows(self, count: int) -> "Self":
-        """The first `count` rows, each counting 1; whole groups, and at least one."""
+        """Return the first `count` rows, each with weight 1; whole groups only, and at least one."""
         group = self.texts_per_example
         stop = min(max(1, count // group), len(self.tokenized) // group)
         return replace(self.slice_rows(0, stop * group), weights=None)
 
     def split(self, share: float) -> tuple["Self", "Self"]:
-        """Hold out the last examples, a share of all of them; gives the others and those.
+        """Split off a share of the examples from the end; return the others and those.
 
         Example:
             ```python
@@ -68,11 +67,11 @@ class PreparedData:
         return self.slice_examples(0, stop), self.slice_examples(stop, self.num_examples)
 
     def slice_examples(self, start: int, stop: int) -> "Self":
-        """The examples from `start` to before `stop`, with all of their rows."""
+        """Return the examples from `start` up to `stop`, with all of their rows."""
         return self.slice_rows(*np.searchsorted(self.owners, [start, stop]).tolist())
 
     def slice_rows(self, start: int, stop: int) -> "Self":
-        """The rows from `start` to before `stop`, in whole groups."""
+        """Return the rows from `start` up to `stop`, in whole groups."""
         rows, group = slice(start, stop), self.texts_per_example
         examples = slice(start // group, stop // group)
         owners = np.unique(self.owners[rows], return_inverse=True)[1]

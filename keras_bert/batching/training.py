@@ -1,9 +1,7 @@
-"""A task's prepared examples → the batches of its epochs, packed rows or length buckets.
-
-A room of its own because recipes, plain Keras, distillation and benchmarks train on the same batches.
-"""
+"""Makes the training batches of a task's prepared examples, as shared rows or in length buckets."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,30 +22,32 @@ def training_batches(
     packed: bool = False,
     table: np.ndarray | None = None,
 ) -> tuple[Callable[[int | None, int, int], tf.data.Dataset], int]:
-    """A function from seed, epoch and number of epochs to batches, and how many an epoch has.
+    """Return a function of seed, epoch and number of epochs that gives batches, and the batches of an epoch.
 
     Args:
         data: The examples.
         targets: Their labels by the name of the output.
-        batch_size: Examples of a batch.
-        sequence_length: The most tokens of a row.
-        hidden_dim: The encoder's width, by which packed rows are shaped.
-        packed: Several texts in a row, instead of rows of similar length.
-        table: The token ids that training knows, where it renumbers them.
+        batch_size: The number of examples in a batch.
+        sequence_length: The largest number of tokens in a row.
+        hidden_dim: The encoder's width, which decides the best shape of shared rows.
+        packed: Whether several texts share a row; otherwise rows of similar length share a batch.
+        table: The ids of the token table, if training uses only some rows of it.
     """
     tokenized = data.tokenized if table is None else data.tokenized.renumbered(table)
-    options = {"batch_size": batch_size, "sample_weights": data.weights}
+    options: dict[str, Any] = {"batch_size": batch_size, "sample_weights": data.weights}
     group = data.texts_per_example
     if packed:
         shape = packed_shape(tokenized.lengths, batch_size=batch_size, hidden_dim=hidden_dim, group=group)
     else:
         widths = bucket_boundaries(tokenized.lengths, sequence_length=sequence_length)
 
-    def batches(seed, epoch, epochs):
+    def batches(seed: int | None, epoch: int, epochs: int) -> tf.data.Dataset:
         order = {"epoch": epoch, "epochs": epochs, **options}
         if packed:
+            if seed is None:
+                raise ValueError("seed=None: expected a number, because texts share rows at random; pass a seed.")
             return packed_batches(tokenized, targets, shape=shape, seed=seed, group=group, **order)
-        # Filled up, the last batch is one shape less for XLA to compile.
+        # With a full last batch XLA has one shape less to compile.
         return bucketed_batches(tokenized, targets, boundaries=widths, shuffle_seed=seed, fill_last=True, **order)
 
     return batches, -(-len(tokenized) // (group * batch_size))

@@ -1,8 +1,6 @@
-"""Checkpoints in and out: Google TF1 ⇄ Hugging Face ⇄ keras-hub ⇄ our models.
+"""Loads and saves checkpoints of Google (TF1), Hugging Face and keras-hub.
 
-Takes a directory (or a name on the hub) and gives a model with its tokenizer; takes a model and gives a
-directory. A room of its own because it is where other people's names, files and mistakes come in. `names.py`
-is the map; the rest reads and writes by it.
+The table of weight names is in `names.py`; the other modules read and write by it.
 """
 
 from keras_bert.checkpoint.files import CheckpointError

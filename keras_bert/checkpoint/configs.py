@@ -1,12 +1,11 @@
-"""The config files of Google, Hugging Face and keras-hub ⇄ `Settings`: a `BertConfig` and what a checkpoint
-says of heads.
+"""Reads and writes the config files of Google, Hugging Face and keras-hub as `Settings`.
 
-The only place that knows how others spell BERT's sizes. What a format's own keys cannot say goes under one
-more key, `keras_bert`, which other programs ignore; so a config survives a round trip in every format. A key
-that would change the maths is understood or refused, never skipped.
+What a format's keys cannot express is stored under one more key, `keras_bert`, which other programs ignore; so a config
+survives a round trip in every format. A key that would change the computation is either supported or an error.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,8 +42,8 @@ _ACTIVATIONS = {
         "gelu_new": "gelu_tanh",
         "relu": "relu",
     },
-    # Google's `gelu` was exact when BERT was published and is the tanh form in the code of today; the world,
-    # Hugging Face first, runs its checkpoints with the exact one, and so do we.
+    # Google's `gelu` was exact when BERT was published and is the tanh form in today's code. Hugging Face and others
+    # run its checkpoints with the exact form, and so does this library.
     "google": {"gelu": "gelu", "relu": "relu"},
 }
 ARCHITECTURES: dict[str, tuple[str, ...]] = {
@@ -57,13 +56,13 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "BertForQuestionAnswering": ("question_answering",),
     "BertForMultipleChoice": ("classification",),  # with one class, the score of a choice
 }
-# What a text classifier decides, in our words and in Hugging Face's.
+# The kinds of text classifiers, by our name and Hugging Face's.
 PROBLEM_TYPES = {
     "single_label": "single_label_classification",
     "multi_label": "multi_label_classification",
     "regression": "regression",
 }
-# Hugging Face keys that turn BERT into something else, and the values with which they do not.
+# Hugging Face keys that make the model something else than BERT, and the values that do not.
 _HARMLESS: dict[str, tuple[Any, ...]] = {
     "position_embedding_type": ("absolute", None),
     "is_decoder": (False, None),
@@ -77,7 +76,7 @@ _HARMLESS: dict[str, tuple[Any, ...]] = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What a checkpoint's config says. `heads` is `None` where it says nothing of them."""
+    """What a checkpoint's config says about the model; `heads` is `None` if it does not name them."""
 
     config: BertConfig
     heads: tuple[str, ...] | None = None
@@ -93,17 +92,17 @@ class Settings:
 
 
 def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
-    """The settings in a Hugging Face `config.json`."""
+    """Return the settings in a Hugging Face `config.json`."""
     model_type = values.get("model_type", "bert")  # the oldest configs do not name it
     if model_type != "bert":
         raise CheckpointError(
-            f"{path}: model_type is {model_type!r}; this library reads model_type 'bert' alone. Choose a "
+            f"{path}: model_type is {model_type!r}; this library reads only model_type 'bert'. Choose a "
             "BERT checkpoint."
         )
     for key, harmless in _HARMLESS.items():
         if values.get(key) not in harmless:
             raise CheckpointError(
-                f"{path}: {key} is {values[key]!r}, which makes it another model than BERT's encoder; "
+                f"{path}: {key} is {values[key]!r}, which makes it a different model than BERT's encoder; "
                 f"expected {harmless[0]!r} or no such key. Choose a checkpoint without it."
             )
     fields = {"layer_norm_epsilon": values.get("layer_norm_eps", 1e-12)}
@@ -115,25 +114,27 @@ def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
         config,
         heads=_own_heads(own, path) or ARCHITECTURES.get(architecture or ""),
         classifier_dropout=_rate(values.get("classifier_dropout"), path),
-        # The classes of a choice are its places, which have no names.
+        # The classes of a multiple choice are its positions, which have no names.
         labels=None if architecture == "BertForMultipleChoice" else _labels(values.get("id2label"), path),
         architecture=architecture,
         marker_ids=_own_markers(own, config, path),
-        # It says how to read the logits, not what they are: one that is unknown does no harm.
+        # It says how to interpret the logits, not how they are computed, so an unknown value is ignored.
         kind=next((ours for ours, theirs in PROBLEM_TYPES.items() if theirs == values.get("problem_type")), None),
     )
 
 
 def read_google(values: dict[str, Any], path: Path) -> Settings:
-    """The settings in a Google `bert_config.json`."""
+    """Return the settings in a Google `bert_config.json`."""
     if values.get("directionality", "bidi") != "bidi":
-        raise CheckpointError(f"{path}: directionality is {values['directionality']!r}; expected 'bidi'.")
+        raise CheckpointError(
+            f"{path}: directionality is {values['directionality']!r}; expected 'bidi'. Choose a BERT checkpoint."
+        )
     config = _config(values, path, "google", {})
     return Settings(config, classifier_dropout=_rate(_own(values, path).get("classifier_dropout"), path))
 
 
 def read_keras_hub(values: dict[str, Any], path: Path) -> Settings:
-    """The settings in a keras-hub preset's `config.json`: plain values, nothing is deserialized."""
+    """Return the settings in a keras-hub preset's `config.json`, without deserializing objects."""
     name = values.get("class_name")
     if name != "BertBackbone":
         raise CheckpointError(f"{path}: the preset holds a {name!r}; expected a BertBackbone. Choose a BERT preset.")
@@ -143,12 +144,12 @@ def read_keras_hub(values: dict[str, Any], path: Path) -> Settings:
     if missing:
         raise CheckpointError(f"{path}: config has no {name_list(missing)}; expected a BertBackbone's settings.")
     fields = {key: inner[key] for key in _KERAS_HUB_KEYS if key in inner}
-    # What keras-hub's BertBackbone fixes in its code.
+    # Values that are fixed in the code of keras-hub's BertBackbone.
     fixed = {"activation": "gelu_tanh", "attention_dropout": inner.get("dropout", 0.1)}
     return Settings(_build({**fields, **fixed, **_own_config(values, path)}, path))
 
 
-def _config(values, path, format, fields):
+def _config(values: dict[str, Any], path: Path, format: str, fields: dict[str, Any]) -> BertConfig:
     missing = [key for key in _REQUIRED if key not in values]
     if missing:
         raise CheckpointError(
@@ -163,32 +164,32 @@ def _config(values, path, format, fields):
     return _build({**fields, **_own_config(values, path)}, path)
 
 
-def _build(fields, path):
+def _build(fields: dict[str, Any], path: Path) -> BertConfig:
     try:
         return BertConfig.from_dict(fields)
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 
-def _own(values, path):
+def _own(values: dict[str, Any], path: Path) -> dict[str, Any]:
     own = values.get(OWN_KEY, {})
     if not isinstance(own, dict) or not isinstance(own.get("config", {}), dict):
         raise CheckpointError(f"{path}: {OWN_KEY!r} is {own!r}; expected an object, as save_pretrained writes it.")
     return own
 
 
-def _own_config(values, path):
+def _own_config(values: dict[str, Any], path: Path) -> dict[str, Any]:
     return _own(values, path).get("config", {})
 
 
-def _own_heads(own, path):
+def _own_heads(own: dict[str, Any], path: Path) -> tuple[str, ...]:
     heads = own.get("heads", [])
     if not isinstance(heads, list) or any(head not in HEADS for head in heads):
         raise CheckpointError(f"{path}: heads is {heads!r}; expected a list of some of {', '.join(HEADS)}.")
     return tuple(heads)
 
 
-def _own_markers(own, config, path):
+def _own_markers(own: dict[str, Any], config: BertConfig, path: Path) -> tuple[int, int] | None:
     markers = own.get("marker_ids")
     if markers is None:
         return None
@@ -197,20 +198,22 @@ def _own_markers(own, config, path):
         raise CheckpointError(
             f"{path}: marker_ids is {markers!r}; expected two different ids below {config.vocabulary_size}."
         )
-    return tuple(markers)
+    return (markers[0], markers[1])
 
 
-def _rate(value, path):
+def _rate(value: Any, path: Path) -> float | None:
     if value is not None and (not isinstance(value, int | float) or not 0 <= value < 1):
         raise CheckpointError(f"{path}: classifier_dropout is {value!r}; expected a rate from 0 up to 1.")
     return value
 
 
-def _labels(id2label, path):
+def _labels(id2label: Any, path: Path) -> tuple[str, ...] | None:
     if not id2label:
         return None
     if not isinstance(id2label, dict) or sorted(id2label) != sorted(map(str, range(len(id2label)))):
-        raise CheckpointError(f"{path}: id2label is {id2label!r}; expected class numbers from 0 on to names.")
+        raise CheckpointError(
+            f"{path}: id2label is {id2label!r}; expected an object of class numbers (from 0) to names."
+        )
     return tuple(str(id2label[str(index)]) for index in range(len(id2label)))
 
 
@@ -218,14 +221,13 @@ def _labels(id2label, path):
 
 
 def write_huggingface(settings: Settings) -> dict[str, Any]:
-    """The `config.json` of a Hugging Face directory."""
+    """Return the `config.json` of a Hugging Face directory."""
     config, heads = settings.config, tuple(settings.heads or ())
-    known = {frozenset(parts): name for name, parts in reversed(ARCHITECTURES.items())}  # of several the first
-    if config.pooling != "cls":  # their classes pool the first token, and would answer something else
+    known = {frozenset(parts): name for name, parts in reversed(ARCHITECTURES.items())}  # of several names the first
+    if config.pooling != "cls":  # transformers' classes pool the first token, and would compute other outputs
         known = {parts: name for parts, name in known.items() if not parts & {"classification", "next_sentence"}}
     values = {
-        # A set of heads for which transformers has no class: it can open the encoder, we find the rest by our
-        # own key.
+        # If transformers has no class with these heads, it opens the encoder; we find the heads by our own key.
         "architectures": [known.get(frozenset(heads), "BertModel")],
         "model_type": "bert",
         **_spell(config, "huggingface"),
@@ -247,7 +249,7 @@ def write_huggingface(settings: Settings) -> dict[str, Any]:
 
 
 def write_google(settings: Settings) -> dict[str, Any]:
-    """The `bert_config.json` of a Google checkpoint."""
+    """Return the `bert_config.json` of a Google checkpoint."""
     config, rate = settings.config, settings.classifier_dropout
     _refuse_fewer_heads(config, "Google's BERT")
     _refuse_mean(config, "Google's BERT")
@@ -257,21 +259,21 @@ def write_google(settings: Settings) -> dict[str, Any]:
 
 
 def write_keras_hub(settings: Settings) -> dict[str, Any]:
-    """The `config.json` of a keras-hub preset."""
+    """Return the `config.json` of a keras-hub preset."""
     config = settings.config
     _refuse_fewer_heads(config, "keras-hub's BertBackbone")
     _refuse_mean(config, "keras-hub's BertBackbone")
     if config.table_dim != config.hidden_dim or config.activation == "relu":
         raise CheckpointError(
-            f"keras-hub's BertBackbone has no embedding_dim={config.embedding_dim} with "
+            f"The BertBackbone of keras-hub has no embedding_dim={config.embedding_dim} with "
             f"activation={config.activation!r}: its tables are as wide as the encoder and its activation is "
             "GELU. Use format='huggingface' or 'google'."
         )
     if config.activation == "gelu":
         warnings.warn(
-            "keras-hub's BertBackbone computes GELU by its tanh form, this model the exact one: opened in "
-            "keras-hub the outputs will differ by some 1e-3 (opened here they are the same). "
-            "BertConfig(activation='gelu_tanh') trains a model that agrees with keras-hub.",
+            "keras-hub's BertBackbone computes GELU in its tanh form, this model in the exact one: outputs in "
+            "keras-hub will differ slightly (loaded here they are the same). "
+            "A model trained with BertConfig(activation='gelu_tanh') has the same outputs in keras-hub.",
             stacklevel=4,
         )
     _warn_epsilon(config, "keras-hub's")
@@ -288,7 +290,7 @@ def write_keras_hub(settings: Settings) -> dict[str, Any]:
     return _with_own(values, config, read_keras_hub, {})
 
 
-def _spell(config, format):
+def _spell(config: BertConfig, format: str) -> dict[str, Any]:
     names = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS[format].items())}
     fields = config.to_dict()
     if config.embedding_dim is None:
@@ -297,9 +299,11 @@ def _spell(config, format):
     return {**spelled, "hidden_act": names.get(config.activation, "gelu")}
 
 
-def _with_own(values, config, read, own):
-    """Adds what the format's own keys did not say, found by reading them back."""
-    # Of fewer heads than fill the width no format knows, and without this a reader would refuse their number.
+def _with_own(
+    values: dict[str, Any], config: BertConfig, read: Callable[[dict[str, Any], Path], Settings], own: dict[str, Any]
+) -> dict[str, Any]:
+    """Add what the format's keys did not express, found by reading them back."""
+    # No format can express heads that do not fill the width; without this key the number of heads would be an error.
     fewer = {} if config.attention_dim is None else {"attention_dim": config.attention_dim}
     said = read({**values, OWN_KEY: {"config": fewer}}, Path("config.json")).config.to_dict()
     unsaid = fewer | {key: value for key, value in config.to_dict().items() if said[key] != value}
@@ -307,28 +311,27 @@ def _with_own(values, config, read, own):
     return {**values, OWN_KEY: own} if own else values
 
 
-def _refuse_fewer_heads(config, whose):
+def _refuse_fewer_heads(config: BertConfig, whose: str) -> None:
     if config.heads_dim != config.hidden_dim:
         raise CheckpointError(
-            f"{whose} heads share the whole width: {config.num_heads} heads of {config.head_dim} in "
-            f"hidden_dim={config.hidden_dim}, as remove_heads leaves them, cannot be said there. Use "
+            f"{whose} has heads that fill the whole width; it cannot express {config.num_heads} heads of "
+            f"{config.head_dim} in hidden_dim={config.hidden_dim}, as remove_heads leaves them. Use "
             "format='huggingface', which this library opens (transformers refuses the shapes)."
         )
 
 
-def _refuse_mean(config, whose):
+def _refuse_mean(config: BertConfig, whose: str) -> None:
     if config.pooling != "cls":
         raise CheckpointError(
-            f"{whose} pools the state of the first token, this model has pooling={config.pooling!r}, which cannot be "
-            "said there. Use format='huggingface' (transformers opens it as BertModel), or train with pooling='cls'."
+            f"{whose} pools the state of the first token; it cannot express pooling={config.pooling!r}. Use "
+            "format='huggingface' (transformers opens it as BertModel), or train with pooling='cls'."
         )
 
 
-def _warn_epsilon(config, whose):
+def _warn_epsilon(config: BertConfig, whose: str) -> None:
     if config.layer_norm_epsilon != 1e-12:
         warnings.warn(
             f"{whose} BERT has a layer_norm_epsilon of 1e-12 in its code, this model has "
-            f"{config.layer_norm_epsilon}: opened there the outputs will differ a little (opened here they "
-            "are the same).",
+            f"{config.layer_norm_epsilon}: outputs there will differ slightly (loaded here they are the same).",
             stacklevel=5,
         )

@@ -1,9 +1,4 @@
-"""Files that may be broken, and files that must not be: careful JSON, directories written all or nothing.
-
-Takes paths; gives values, or an error that names the file and what is wrong with it. A room of its own,
-because every format reads JSON that others wrote, and every format must leave either the old model or the new
-one, never half of each.
-"""
+"""Reads JSON files with clear errors, and writes model directories atomically."""
 
 import contextlib
 import json
@@ -16,26 +11,26 @@ from typing import Any
 
 from keras_bert.system.atomic_files import sync, write_whole
 
-# What was written whole and is not all in its place yet, and in it the names of files that it takes the place of.
+# A directory of new files that are complete but not yet moved, and in it the names of files that they replace.
 _WAITING, _STALE = ".keras_bert_new", ".stale.json"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read or written; the message says what is wrong and what to do."""
+    """Raised when a checkpoint cannot be read or written; the message says what is wrong and what to do."""
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file."""
+    """Return the JSON object in a file."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing; expected a file with a JSON object.") from None
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise CheckpointError(
-            f"{path} is not JSON ({error}); the file is damaged or cut off: fetch or write it again."
+            f"{path} is not JSON ({error}); the file is damaged or cut off: download or write it again."
         ) from error
     if not isinstance(values, dict):
-        raise CheckpointError(f"{path} holds a JSON {type(values).__name__}; expected an object.")
+        raise CheckpointError(f"{path} holds a JSON {type(values).__name__}; expected an object: download it again.")
     return values
 
 
@@ -45,7 +40,7 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
 
 
 def name_list(names: Iterable[str], limit: int = 8) -> str:
-    """Names for an error message: the first few, and how many more there are."""
+    """Return names for an error message: the first few, and how many more there are."""
     names = list(names)
     shown = ", ".join(names[:limit])
     return shown if len(names) <= limit else f"{shown} and {len(names) - limit} more"
@@ -53,20 +48,20 @@ def name_list(names: Iterable[str], limit: int = 8) -> str:
 
 @contextlib.contextmanager
 def written_whole(directory: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
-    """Gives an empty directory to write into; when all went well and is on the disk, what was written moves into place.
+    """Give an empty directory to write into, and move its files to `directory` when all of them are on the disk.
 
-    A new directory appears by one rename. Into one that exists, what was written moves by one rename, too, and from
-    there file by file; other files stay as they are. Killed in between, `finish_writing` does the rest when the
-    directory is next opened. When something goes wrong, nothing of it is left.
+    A new directory appears by one rename. If the directory exists, the new files first move into it by one rename and
+    then to their places one by one; other files stay. If the process is killed in between, `finish_writing` completes
+    the work when the directory is next opened. After an error, nothing of the new files is left.
 
     Args:
         directory: Where to write.
-        stale: Names of files that go where they are not written anew, for they belong to what was there before.
+        stale: Names of files of the old model, which are deleted unless they are written again.
     """
-    # Beside a new directory, inside one that exists: always on the same disk, so that a rename is enough.
+    # Next to a new directory, or inside an existing one: always on the same disk, so that a rename is enough.
     place = directory if directory.is_dir() else directory.parent
     place.mkdir(parents=True, exist_ok=True)
-    # Not tempfile.mkdtemp: its directories are closed to other users, and the model's would stay closed.
+    # Not tempfile.mkdtemp: other users could not read its directory, and so not the model's.
     partial = place / f".{directory.name}.{uuid.uuid4().hex[:8]}.partial"
     partial.mkdir()
     try:
@@ -86,7 +81,7 @@ def written_whole(directory: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
 
 
 def finish_writing(directory: Path) -> None:
-    """Move into place what a writer that was killed had written whole; nothing where there is nothing to do."""
+    """Move complete files of a killed writer into place; do nothing if there are none."""
     waiting = directory / _WAITING
     if not waiting.is_dir():
         return
@@ -99,12 +94,12 @@ def finish_writing(directory: Path) -> None:
         shutil.rmtree(waiting)
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
-            f"Writing {directory} was interrupted and could not be finished ({error}); what is new is in {waiting}: "
-            "open it where it can be written, or save the model again."
+            f"Writing {directory} was interrupted and could not be finished ({error}); the new files are in {waiting}: "
+            "make the directory writable and open it, or save the model again."
         ) from error
 
 
-def _move_files(source, target):
+def _move_files(source: Path, target: Path) -> None:
     for file in sorted(source.rglob("*")):
         place = _inside(target, file.relative_to(source))
         if file.is_dir():
@@ -113,9 +108,9 @@ def _move_files(source, target):
             os.replace(file, place)
 
 
-def _inside(directory, name):
-    """A path in the directory; an error for one that leads out of it, for the directory may be a stranger's."""
+def _inside(directory: Path, name: str | Path) -> Path:
+    """Return a path in the directory; raise an error if it leads out of it: the directory may not be trusted."""
     path = directory / name
     if not path.parent.resolve().is_relative_to(directory.resolve()):
-        raise ValueError(f"{path} is outside of it")
+        raise ValueError(f"{path} is outside of the directory")
     return path

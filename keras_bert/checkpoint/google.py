@@ -1,12 +1,14 @@
-"""Google's TF1 checkpoints ⇄ weights: `bert_config.json`, `bert_model.ckpt.*`, with names and no graph.
+"""Reads and writes Google's TF1 checkpoints: `bert_config.json` and `bert_model.ckpt.*`.
 
-TensorFlow reads and writes the files; it is imported late, so that the rest of the room works where only JAX
-is.
+TensorFlow reads and writes the files. It is imported late, so that the rest of the package works with JAX alone.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import TracebackType
+
+import numpy as np
 
 from keras_bert.checkpoint.configs import Settings, read_google, write_google
 from keras_bert.checkpoint.files import CheckpointError, name_list, read_json, write_json
@@ -14,14 +16,14 @@ from keras_bert.checkpoint.stored_weights import Checkpoint, Stored
 
 CONFIG, WEIGHTS = "bert_config.json", "bert_model.ckpt"
 
-# What training leaves beside the weights: the optimizer's moments and counters.
+# Training also stores the optimizer's moments and counters.
 _TRAINING_STATE = re.compile(r".*/(adam_m|adam_v|Adam|Adam_1|lamb_m|lamb_v)|global_step|beta[12]_power")
 
 # === Reading ===
 
 
 def open_google(directory: Path) -> Checkpoint:
-    """The checkpoint in a directory as Google publishes BERT."""
+    """Open the checkpoint in a directory as Google publishes BERT."""
     import tensorflow as tf
 
     settings = read_google(read_json(directory / CONFIG), directory / CONFIG)
@@ -30,8 +32,8 @@ def open_google(directory: Path) -> Checkpoint:
         reader = tf.train.load_checkpoint(prefix)
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
 
-    def reading(name):
-        def read():
+    def reading(name: str) -> Callable[[], np.ndarray]:
+        def read() -> np.ndarray:
             with _readable(prefix):
                 return reader.get_tensor(name)
 
@@ -45,7 +47,7 @@ def open_google(directory: Path) -> Checkpoint:
     return Checkpoint(directory, "google", settings, stored, {})
 
 
-def _find_prefix(directory):
+def _find_prefix(directory: Path) -> Path:
     if (directory / f"{WEIGHTS}.index").is_file():
         return directory / WEIGHTS
     others = sorted(path.name for path in directory.glob("*.ckpt*.index"))
@@ -53,28 +55,29 @@ def _find_prefix(directory):
         found = name_list(others) if others else "none"
         raise CheckpointError(
             f"{directory} has no {WEIGHTS}.index, and of other *.ckpt*.index files: {found}. Expected one "
-            "checkpoint; copy the one you want, with its .data file and bert_config.json, to a directory of "
-            "its own."
+            "checkpoint; copy the one you want, with its .data file and bert_config.json, to another directory."
         )
     return directory / others[0].removesuffix(".index")
 
 
 class _readable:
-    """Turns TensorFlow's errors about a checkpoint into one that names the file and says what to do."""
+    """Replaces TensorFlow's errors about a checkpoint by one that names the file and says what to do."""
 
-    def __init__(self, prefix):
+    def __init__(self, prefix: str):
         self.prefix = prefix
 
-    def __enter__(self):
+    def __enter__(self) -> "_readable":
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         import tensorflow as tf
 
         if isinstance(error, (tf.errors.OpError, IndexError, RuntimeError, ValueError)):
             raise CheckpointError(
-                f"{self.prefix}.* is not a whole TensorFlow checkpoint ({error}); a file is missing, cut off "
-                "or damaged: fetch or write it again."
+                f"{self.prefix}.* is not a complete TensorFlow checkpoint ({error}); a file is missing, cut off "
+                "or damaged: download or write it again."
             ) from error
 
 
@@ -82,7 +85,7 @@ class _readable:
 
 
 def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
-    """Write `bert_config.json` and `bert_model.ckpt.*`; `arrays` gives each shape and a way to read it."""
+    """Write `bert_config.json` and `bert_model.ckpt.*`; `arrays` has each shape and a function that reads it."""
     import tensorflow as tf
 
     write_json(directory / CONFIG, write_google(settings))

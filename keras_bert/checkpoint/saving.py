@@ -1,9 +1,10 @@
-"""A model → a model directory in one of three formats, whole or not at all."""
+"""Saves a model to a directory in one of three formats, atomically."""
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -11,11 +12,15 @@ import numpy as np
 from keras_bert.checkpoint import google, huggingface, keras_hub
 from keras_bert.checkpoint.configs import Settings
 from keras_bert.checkpoint.files import CheckpointError, name_list, written_whole
-from keras_bert.checkpoint.names import FORMATS, HEAD_PARTS, to_stored, weights
+from keras_bert.checkpoint.names import FORMATS, HEAD_PARTS, Weight, to_stored, weights
 from keras_bert.checkpoint.stored_weights import find_variable
 from keras_bert.checkpoint.tokenizer_files import LABELS, TOKENIZER_FILES, write_labels, write_tokenizer
+from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import encoder_config
 from keras_bert.model.heads import HEADS
+
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
 
 _WRITERS = {
     "huggingface": huggingface.write_weights,
@@ -23,7 +28,7 @@ _WRITERS = {
     "keras_hub": keras_hub.write_weights,
 }
 _CLASSIFIERS = ("classifier", "token_classifier", "relation_classifier")
-# Weights in another form, by which a reader could take the wrong ones.
+# Files with weights of another format, which a reader could take for the model's.
 _WEIGHT_FILES = {
     "huggingface": ("model.safetensors",),
     "google": ("bert_model.ckpt.index", "bert_config.json"),
@@ -39,36 +44,36 @@ def save_pretrained(
     model: keras.Model,
     directory: str | os.PathLike,
     *,
-    tokenizer=None,
+    tokenizer: "BertTokenizer | None" = None,
     format: str = "huggingface",
     labels: Sequence[str] | None = None,
 ) -> None:
-    """Write a model from `bert_encoder` or `bert_model`, with its heads, to a directory.
+    """Save a model from `bert_encoder` or `bert_model`, with its heads, to a directory.
 
-    A new directory appears whole or not at all. In one that exists, files of the same name are replaced and others
-    stay, and a program that is killed meanwhile leaves either model to the next that opens it; where it holds weights
-    of another format, that is an error. Weights are written as float32.
+    A new directory appears with all files or not at all. In an existing one, files of the same name are replaced and
+    others stay; if the program is killed meanwhile, the directory opens as the old or the new model. If it holds
+    weights of another format, an error is raised. Weights are written as float32.
 
     What each format can hold:
 
     - `huggingface`: everything; this is the library's own format. transformers opens it, unless `embedding_dim`
-      is narrower than `hidden_dim`, or the set of heads has no class there, as none that pools the mean of the
-      tokens has (then it opens as `BertModel`).
-    - `google`: everything but token classification and relations.
-    - `keras_hub`: the encoder alone. keras-hub fixes tanh GELU and an epsilon of 1e-12 in its code; a model with
-      another one is written with a warning, for keras-hub will compute something slightly different. One with
-      ReLU or narrow embeddings is refused.
+      is smaller than `hidden_dim`. It opens it as `BertModel` if it has no class with these heads, or if a head
+      pools the mean of the tokens.
+    - `google`: everything except token classification and relations.
+    - `keras_hub`: only the encoder. keras-hub has tanh GELU and an epsilon of 1e-12 in its code; a model with other
+      values is written with a warning, because its outputs differ slightly in keras-hub. A model with ReLU or narrow
+      embeddings is an error.
 
-    Whatever a format's config cannot say is kept under a key `keras_bert`, so that `load_encoder` and
-    `load_model` give back the same model, bit by bit.
+    What a format's config cannot express is stored under a key `keras_bert`, so that `load_encoder` and
+    `load_model` give back exactly the same model.
 
     Args:
         model: A model whose layers come from `bert_encoder` and `bert_model`.
-        directory: Where to write; parents are made.
-        tokenizer: A `BertTokenizer` whose vocabulary and settings are written too.
+        directory: Where to write; missing parent directories are created.
+        tokenizer: A `BertTokenizer`; its vocabulary and settings are written, too.
         format: `"huggingface"`, `"google"` or `"keras_hub"`.
-        labels: Names of the classes, written to `labels.txt` and, for Hugging Face, `config.json`. Of two classifiers,
-            those of the one for whole texts.
+        labels: The names of the classes, written to `labels.txt` and, for Hugging Face, to `config.json`. If the model
+            has two classifiers, they are those of the one for whole texts.
 
     Example:
         ```python
@@ -84,19 +89,19 @@ def saving_pretrained(
     model: keras.Model,
     directory: str | os.PathLike,
     *,
-    tokenizer=None,
+    tokenizer: "BertTokenizer | None" = None,
     format: str = "huggingface",
     labels: Sequence[str] | None = None,
     stale: Sequence[str] = (),
 ) -> Iterator[Path]:
-    """`save_pretrained` for those who add files of their own, which then come into place together with the model.
+    """Save a model as `save_pretrained` does, together with more files.
 
     Args:
         model, directory, tokenizer, format, labels: As for `save_pretrained`.
-        stale: Files of the directory that go where they are not written anew.
+        stale: Files of the old model, which are deleted unless they are written again.
 
     Returns:
-        The directory to add files to, with the model's already in it.
+        A directory with the model's files, to which more files can be written.
 
     Example:
         ```python
@@ -110,19 +115,19 @@ def saving_pretrained(
     settings, rows = _describe(model, format, labels)
     _check_place(directory, format)
     arrays = {getattr(row, format): _array(model, row, format, settings.config) for row in rows}
-    # Names of another model's classes, and files that would say of the vocabulary what no longer holds.
+    # The old model's class names, and files about its vocabulary.
     stale = (*stale, LABELS, *(TOKENIZER_FILES if tokenizer is not None and format != "keras_hub" else ()))
     with written_whole(directory, stale) as partial:
         _WRITERS[format](partial, settings, arrays)
         if tokenizer is not None:
             write_tokenizer(partial, format, tokenizer, settings.config)
-        if labels is not None:
+        if settings.labels is not None:
             write_labels(partial, settings.labels)
         yield partial
 
 
-def _describe(model, format, labels):
-    """The settings of a model and the rows of its weights; an error for what the format has no place for."""
+def _describe(model: keras.Model, format: str, labels: Sequence[str] | None) -> tuple[Settings, list[Weight]]:
+    """Return a model's settings and the rows of its weights; raise an error for layers that the format lacks."""
     config = encoder_config(model)
     layers = {layer.name: layer for layer in model.layers}
     heads = tuple(head for head in HEADS if HEAD_PARTS[head][0] in layers)
@@ -148,12 +153,12 @@ def _describe(model, format, labels):
     return settings, rows
 
 
-def _check_covered(model, rows, layers):
+def _check_covered(model: keras.Model, rows: Sequence[Weight], layers: Mapping[str, Any]) -> None:
     absent = sorted({row.ours.split(".")[0] for row in rows} - set(layers))
     if absent:
         raise CheckpointError(
-            f"Model {model.name!r} has no layers {name_list(absent)}, and its config says that it should. A "
-            "model that was cut needs an encoder of its own: bert_encoder(config.replace(num_layers=...))."
+            f"Model {model.name!r} has no layers {name_list(absent)}, but its config says that it should. A "
+            "model with fewer layers needs a new encoder: bert_encoder(config.replace(num_layers=...))."
         )
     known = {id(find_variable(model, row)) for row in rows}
     foreign = [variable for variable in model.weights if id(variable) not in known]
@@ -165,7 +170,7 @@ def _check_covered(model, rows, layers):
         )
 
 
-def _check_labels(labels, counts):
+def _check_labels(labels: Sequence[str] | None, counts: list[int]) -> tuple[str, ...] | None:
     if labels is None:
         return None
     labels = tuple(labels)
@@ -174,31 +179,33 @@ def _check_labels(labels, counts):
         raise ValueError(f"labels={list(labels)!r}: expected different names, one line each.")
     if counts[:1] != [len(labels)]:
         raise ValueError(
-            f"{len(labels)} labels for a model with "
+            f"Got {len(labels)} labels for a model with "
             + (f"{' and '.join(map(str, counts))} classes" if counts else "no classifier")
             + "; expected one name for each class of the (first) classifier."
         )
     return labels
 
 
-def _check_place(directory, format):
+def _check_place(directory: Path, format: str) -> None:
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"{directory} is a file; expected a directory to write the model to.")
     others = [name for key, names in _WEIGHT_FILES.items() if key != format for name in names]
     found = [name for name in others if (directory / name).exists()]
     if found:
         raise FileExistsError(
-            f"{directory} holds a model in another form ({name_list(found)}), which would be mixed up with "
+            f"{directory} holds a model of another format ({name_list(found)}), which would be mixed up with "
             "this one. Choose another directory, or delete those files first."
         )
 
 
-def _array(model, row, format, config):
-    """The shape of a weight in the file and a function that gives it, so that one at a time is in memory."""
+def _array(
+    model: keras.Model, row: Weight, format: str, config: BertConfig
+) -> tuple[tuple[int, ...], Callable[[], np.ndarray]]:
+    """Return the shape of a weight in the file and a function that reads it, so that memory holds one at a time."""
     variable = find_variable(model, row)
 
-    def read():
-        # By way of float32, for NumPy has no bfloat16.
+    def read() -> np.ndarray:
+        # Cast to float32 first, because NumPy has no bfloat16.
         array = keras.ops.convert_to_numpy(keras.ops.cast(keras.ops.convert_to_tensor(variable), "float32"))
         return to_stored(np.asarray(array), row, format, config)
 

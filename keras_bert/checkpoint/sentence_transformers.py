@@ -1,8 +1,7 @@
-"""How a model directory says that it embeds sentences: the files of sentence-transformers, in and out.
+"""Reads and writes the files of sentence-transformers, which describe how a model embeds sentences.
 
-Takes a directory, gives where its encoder is, the pooling, whether vectors are normalized and the most tokens; and
-writes the same, so that what is fine-tuned here opens there. A room of its own because these files are another
-library's format: what they ask for and this library has not is an error, never another vector.
+They say where the encoder is, how to pool, whether to normalize, and the largest number of tokens. A model fine-tuned
+here opens in sentence-transformers. A setting that this library does not support is an error.
 """
 
 import json
@@ -10,6 +9,7 @@ import os
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from keras_bert.checkpoint.files import CheckpointError, read_json
 from keras_bert.system.atomic_files import write_whole
@@ -26,7 +26,7 @@ _OTHER_MODES = (
 
 @dataclass(frozen=True)
 class SentenceModules:
-    """What the files say; `None` where they say nothing."""
+    """The settings in the files; `None` for a setting that they do not have."""
 
     directory: Path
     pooling: str | None = None
@@ -35,11 +35,11 @@ class SentenceModules:
 
 
 def read_sentence_modules(directory: Path, *, pooling: str | None = None) -> SentenceModules:
-    """The settings of a sentence-transformers directory; of another one, nothing but the directory itself.
+    """Return the settings of a sentence-transformers directory; for another directory, only the directory itself.
 
     Args:
         directory: The directory.
-        pooling: A pooling to take instead of the one that the files ask for.
+        pooling: A pooling to use instead of the one in the files.
 
     Example:
         ```python
@@ -53,8 +53,8 @@ def read_sentence_modules(directory: Path, *, pooling: str | None = None) -> Sen
     kinds = [str(module.get("type", "")).rsplit(".", 1)[-1] for module in modules]
     if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         raise CheckpointError(
-            f"{path} has the modules {', '.join(kinds) or 'of nothing'}; this library computes Transformer, Pooling "
-            "and perhaps Normalize. Choose another model, or take its encoder with load_encoder."
+            f"{path} has the modules {', '.join(kinds) or 'none'}; expected Transformer, Pooling and perhaps "
+            "Normalize. Choose another model, or load its encoder with load_encoder."
         )
     encoder = _inside(directory, modules[0])
     length = None
@@ -65,46 +65,49 @@ def read_sentence_modules(directory: Path, *, pooling: str | None = None) -> Sen
     return SentenceModules(encoder, pooling, "Normalize" in kinds, length if isinstance(length, int) else None)
 
 
-def _warn_of_prompt(path):
+def _warn_of_prompt(path: Path) -> None:
     said = read_json(path) if path.is_file() else {}
     name, prompts = said.get("default_prompt_name"), said.get("prompts")
     if name and isinstance(prompts, dict) and prompts.get(name):
         warnings.warn(
             f"{path.parent} was trained on texts that begin with {prompts[name]!r}, which sentence-transformers adds "
-            "by itself; put it before your texts for the same vectors.",
+            "by itself; put it before your texts to get the same vectors.",
             stacklevel=4,
         )
 
 
-def _read_list(path):
+def _read_list(path: Path) -> list[dict[str, Any]]:
     try:
         modules = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise CheckpointError(f"{path} is no JSON ({error}); fetch it again.") from None
+        raise CheckpointError(f"{path} is not JSON ({error}); download it again.") from None
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
-        raise CheckpointError(f"{path} holds no list of modules; expected sentence-transformers' own file.")
+        raise CheckpointError(f"{path} holds no list of modules; expected a file of sentence-transformers.")
     return modules
 
 
-def _inside(directory, module):
-    """The place of a module, which must lie in the directory: the file may come from anybody."""
+def _inside(directory: Path, module: dict[str, Any]) -> Path:
+    """Return the path of a module, which must be in the directory: the file may not be trusted."""
     place = (directory / str(module.get("path", ""))).resolve()
     if not place.is_relative_to(directory.resolve()):
-        raise CheckpointError(f"{directory / MODULES} names {module.get('path')!r}, which is outside of the directory.")
+        raise CheckpointError(
+            f"{directory / MODULES} names {module.get('path')!r}, which is outside of the directory; expected a path "
+            "in it."
+        )
     return place
 
 
-def _read_pooling(path):
+def _read_pooling(path: Path) -> str:
     values = read_json(path)
-    named = values.get("pooling_mode")  # of newer versions, which may name several, and go before the older keys
+    named = values.get("pooling_mode")  # newer versions; may name several, and overrides the older keys
     chosen = [named] if isinstance(named, str) else list(map(str, named or []))
     if not chosen:
         chosen = [name for name, key in _MODES.items() if values.get(key)]
         chosen += [key.removeprefix("pooling_mode_") for key in _OTHER_MODES if values.get(key)]
     if len(chosen) != 1 or chosen[0] not in _MODES:
         raise CheckpointError(
-            f"{path} asks for the pooling {', '.join(chosen) or 'of nothing'}; this library has one of "
-            f"{', '.join(_MODES)}. Pass pooling= to take another on purpose."
+            f"{path} has the pooling {', '.join(chosen) or 'none'}; expected one of "
+            f"{', '.join(_MODES)}. Pass pooling= to use another one."
         )
     return chosen[0]
 
@@ -112,7 +115,7 @@ def _read_pooling(path):
 def write_sentence_modules(
     directory: str | os.PathLike, *, pooling: str, normalize: bool, sequence_length: int, width: int
 ) -> None:
-    """Say in sentence-transformers' files what a saved embedder does. Its library has no `"pooler"`: then in none."""
+    """Write sentence-transformers' files for a saved embedder; none for the pooling `"pooler"`, which it lacks."""
     directory = Path(directory)
     if pooling not in _MODES:
         return
@@ -127,5 +130,5 @@ def write_sentence_modules(
     _write(directory / MODULES, modules)
 
 
-def _write(path, value):
+def _write(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value, indent=2) + "\n")

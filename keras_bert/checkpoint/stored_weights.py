@@ -1,9 +1,7 @@
-"""What lies in a checkpoint's files, before any of it is believed: names, shapes, ways to read.
+"""Checks the weights in a checkpoint's files, and reads them into a model.
 
-Takes what a format found; gives a checked set of weights, or an error that lists what is missing, left over
-or of another shape. Everything that headers tell is checked before a model is built, and weights are then
-read one at a time, so that loading holds one model and one weight. An error on the way leaves no model
-behind.
+Names, shapes and types are checked before a model is built; one error lists all that is missing, left over or of
+another shape. Weights are then read one at a time, so that memory holds one model and one weight.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +20,7 @@ _FLOATS = ("F64", "F32", "F16", "BF16", "float64", "float32", "float16", "bfloat
 
 @dataclass(frozen=True)
 class Stored:
-    """One weight in a file: its shape, the format's name of its data type, and a way to read it."""
+    """One weight in a file: its shape, the format's name of its data type, and a function that reads it."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -31,28 +29,28 @@ class Stored:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint's settings and its weights, by the names of its format's column in the table."""
+    """A checkpoint's settings and its weights, by the names that its format has in the table."""
 
     directory: Path
     format: str
     settings: Settings
     stored: Mapping[str, Stored]
-    tied: Mapping[str, str]  # names that must hold the same numbers as another
+    tied: Mapping[str, str]  # names of weights that must equal another one
 
     def name(self, weight: Weight) -> str:
-        """What this checkpoint's format calls a weight."""
+        """Return the name of a weight in this checkpoint's format."""
         return getattr(weight, self.format)
 
     def __post_init__(self) -> None:
-        # Before anything walks the layers: a wrong number in a config must not keep a machine busy.
+        # Before any loop over the layers: a wrong number in a config could make it very long.
         if self.settings.config.num_layers > len(self.stored):
             raise CheckpointError(
-                f"The config in {self.directory} says {self.settings.config.num_layers} layers, its files "
+                f"The config in {self.directory} says {self.settings.config.num_layers} layers, but its files "
                 f"hold {len(self.stored)} weights in all. Check that config and weights belong together."
             )
 
     def has(self, part: str) -> bool:
-        """Whether any weight of a part is there."""
+        """Return whether the checkpoint has any weight of a part."""
         return any(self.name(row) in self.stored for row in weights(self.settings.config, [part]))
 
 
@@ -69,7 +67,7 @@ def check_weights(
     extra = [] if ignore_extra else _extra(checkpoint)
     if extra:
         complaints.append(
-            f"weights that a BERT with this config has not: {name_list(extra)} (ignore_extra=True leaves them out)"
+            f"weights that do not belong to a BERT with this config: {name_list(extra)} (ignore_extra=True skips them)"
         )
     for row in rows:
         name, expected = checkpoint.name(row), stored_shape(row, format, config, classes)
@@ -77,7 +75,7 @@ def check_weights(
         if found is not None and found.shape != expected:
             complaints.append(f"{name} has shape {list(found.shape)}, expected {list(expected)}")
         if found is not None and found.dtype not in _FLOATS:
-            complaints.append(f"{name} is stored as {found.dtype}, expected floats (quantized? turn it back)")
+            complaints.append(f"{name} is stored as {found.dtype}, expected floats (dequantize a quantized model)")
     if complaints:
         raise CheckpointError(
             f"The weights in {checkpoint.directory} do not fit its config: {'; '.join(complaints[:8])}. "
@@ -85,7 +83,7 @@ def check_weights(
         )
 
 
-def _extra(checkpoint):
+def _extra(checkpoint: Checkpoint) -> list[str]:
     parts = {*ENCODER_PARTS, *(part for parts in HEAD_PARTS.values() for part in parts)}
     config = checkpoint.settings.config
     possible = [row for part in parts for row in weights(config, [part])] + weights(config, parts)
@@ -94,7 +92,7 @@ def _extra(checkpoint):
 
 
 def assign_weights(model: keras.Model, checkpoint: Checkpoint, rows: Iterable[Weight]) -> None:
-    """Read each weight and put it into a model that was just built."""
+    """Read each weight and assign it to a newly built model."""
     rows = list(rows)
     for row in rows:
         array = _read(checkpoint, checkpoint.name(row))
@@ -104,7 +102,7 @@ def assign_weights(model: keras.Model, checkpoint: Checkpoint, rows: Iterable[We
 
 
 def find_variable(model: keras.Model, weight: Weight) -> keras.Variable:
-    """The variable of a model that a row names."""
+    """Return the variable of a model that a row of the table names."""
     layer, *attributes = weight.ours.split(".")
     found = model.get_layer(layer)
     for attribute in attributes:
@@ -112,24 +110,24 @@ def find_variable(model: keras.Model, weight: Weight) -> keras.Variable:
     return found
 
 
-def _read(checkpoint, name):
+def _read(checkpoint: Checkpoint, name: str) -> np.ndarray:
     array = np.asarray(checkpoint.stored[name].read(), np.float32)
     if not np.isfinite(array).all():
         count = int(array.size - np.isfinite(array).sum())
         raise CheckpointError(
             f"{name} in {checkpoint.directory} has {count} of {array.size} values that are not finite; the "
-            "training that wrote it diverged or the file is damaged: use an earlier checkpoint."
+            "training diverged or the file is damaged: use an earlier checkpoint."
         )
     return array
 
 
-def _check_tied(checkpoint):
+def _check_tied(checkpoint: Checkpoint) -> None:
     for name, twin in checkpoint.tied.items():
         if name in checkpoint.stored:
             first, second = checkpoint.stored[name].read(), checkpoint.stored[twin].read()
             if not np.array_equal(first, second):
                 raise CheckpointError(
-                    f"{name} in {checkpoint.directory} differs from {twin}; BERT's MLM head shares that "
-                    "weight. This checkpoint was trained untied and its MLM head cannot be read; "
-                    "load_encoder can read the rest."
+                    f"{name} in {checkpoint.directory} differs from {twin}, but BERT's MLM head shares that "
+                    "weight. This checkpoint was trained untied, so its MLM head cannot be read; "
+                    "load_encoder reads the rest."
                 )

@@ -1,17 +1,15 @@
-"""The text files of a model directory ⇄ a `BertTokenizer` and the names of classes.
-
-Takes a directory in any of the three formats; gives the tokenizer that goes with the weights, or `None` where
-the directory has no vocabulary. A room of its own, because each format says in another file whether text is
-lowercased, and one of them says nothing.
-"""
+"""Reads and writes the tokenizer and the class names of a model directory, in any of the three formats."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.checkpoint.files import CheckpointError, read_json, write_json
 from keras_bert.model.config import BertConfig
+
+if TYPE_CHECKING:
+    from keras_bert.text.tokenizer import BertTokenizer
 
 VOCABULARY, TOKENIZER_CONFIG, TOKENIZER, LABELS = (
     "vocab.txt",
@@ -19,7 +17,7 @@ VOCABULARY, TOKENIZER_CONFIG, TOKENIZER, LABELS = (
     "tokenizer.json",
     "labels.txt",
 )
-# Other files that say something of a tokenizer; where another one is written, they would contradict it.
+# Other files about a tokenizer, which would contradict a new one.
 TOKENIZER_FILES = (TOKENIZER, "special_tokens_map.json", "added_tokens.json")
 KERAS_HUB_VOCABULARY = "assets/tokenizer/vocabulary.txt"
 _SPECIAL_TOKENS = {
@@ -29,7 +27,7 @@ _SPECIAL_TOKENS = {
     "sep_token": "[SEP]",
     "unk_token": "[UNK]",
 }
-# Of transformers 4 and 5. Not all that begins with "Bert": BertJapaneseTokenizer splits words by a dictionary first.
+# In transformers 4 and 5. Not every name with "Bert": BertJapaneseTokenizer first splits words by a dictionary.
 _CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "BertTokenizerLegacy"),
     *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
@@ -39,20 +37,20 @@ _KINDS = {bool: "true, false or null", str: "a text", dict: "an object", int: "a
 # === Reading ===
 
 
-def read_tokenizer(directory: Path, format: str, config: BertConfig):
-    """The directory's `BertTokenizer`, or `None` where there is no vocabulary."""
+def read_tokenizer(directory: Path, format: str, config: BertConfig) -> "BertTokenizer | None":
+    """Return the directory's `BertTokenizer`, or `None` if it has no vocabulary."""
     readers = {"huggingface": _read_text_files, "google": _read_text_files, "keras_hub": _read_keras_hub}
     vocabulary, options = readers[format](directory)
     if vocabulary is None:
         return None
     if len(vocabulary) > config.vocabulary_size:
         raise CheckpointError(
-            f"The vocabulary in {directory} has {len(vocabulary)} tokens, the model "
-            f"{config.vocabulary_size}; an id beyond the table has no vector. Is it this model's vocabulary?"
+            f"The vocabulary in {directory} has {len(vocabulary)} tokens, but the model has "
+            f"{config.vocabulary_size}. Check that the vocabulary belongs to this model."
         )
     if options.get("lowercase") is None:
         options["lowercase"] = infers_lowercase(vocabulary)
-    # Late: the tokenizer is TensorFlow's, and weights can be loaded without it.
+    # Imported late: the tokenizer needs TensorFlow, and weights can be loaded without it.
     from keras_bert.text.tokenizer import BertTokenizer
 
     try:
@@ -62,7 +60,7 @@ def read_tokenizer(directory: Path, format: str, config: BertConfig):
 
 
 def infers_lowercase(vocabulary: Sequence[str]) -> bool:
-    """Whether a vocabulary was made for lowercased text: no piece but bracketed ones has a capital letter.
+    """Return whether a vocabulary is for lowercased text: only tokens in brackets have capital letters.
 
     Example:
         >>> infers_lowercase(["[UNK]", "the", "##s"]), infers_lowercase(["[UNK]", "The", "##s"])
@@ -72,7 +70,7 @@ def infers_lowercase(vocabulary: Sequence[str]) -> bool:
     return all(token == token.lower() for token in plain)
 
 
-def _read_lines(path):
+def _read_lines(path: Path) -> list[str]:
     from keras_bert.text.vocabulary import read_vocabulary
 
     try:
@@ -81,8 +79,8 @@ def _read_lines(path):
         raise CheckpointError(str(error)) from error
 
 
-def _read_text_files(directory):
-    """`vocab.txt` and `tokenizer_config.json`, and `tokenizer.json` for what they leave open."""
+def _read_text_files(directory: Path) -> tuple[list[str] | None, dict[str, Any]]:
+    """Read `vocab.txt` and `tokenizer_config.json`, and `tokenizer.json` for what they do not have."""
     lines = directory / VOCABULARY
     vocabulary = _read_lines(lines) if lines.is_file() else None
     options: dict[str, Any] = {}
@@ -96,49 +94,51 @@ def _read_text_files(directory):
     return vocabulary, options
 
 
-def _parse_tokenizer_config(values, path):
+def _parse_tokenizer_config(values: dict[str, Any], path: Path) -> dict[str, Any]:
     kind = values.get("tokenizer_class") or "BertTokenizer"
     if kind not in _CLASSES:
         raise CheckpointError(f"{path}: tokenizer_class is {kind!r}; expected one of {', '.join(_CLASSES)}.")
     if values.get("do_basic_tokenize") is False:
         raise CheckpointError(
-            f"{path}: do_basic_tokenize is false (text comes already split); expected BERT's whole tokenizer."
+            f"{path}: do_basic_tokenize is false (texts are already split into words); expected BERT's full tokenizer."
         )
     names = {
         "do_lower_case": "lowercase",
         "strip_accents": "strip_accents",
         "tokenize_chinese_chars": "split_cjk",
     }
-    options = {ours: _yes_or_no(values, theirs, path) for theirs, ours in names.items() if theirs in values}
+    options: dict[str, Any] = {
+        ours: _yes_or_no(values, theirs, path) for theirs, ours in names.items() if theirs in values
+    }
     if options.get("split_cjk", True) is None:
         del options["split_cjk"]
     unknown = values.get("unk_token")
-    # Older versions write a special token as an object with its spelling inside.
+    # Older versions write a special token as an object with its text in `content`.
     unknown = unknown.get("content", unknown) if isinstance(unknown, dict) else unknown
     if unknown is not None:
         options["unknown_token"] = _checked(unknown, str, "unk_token", path)
     return options
 
 
-def _checked(value, kind, name, path):
+def _checked(value: Any, kind: type, name: str, path: Path) -> Any:
     if not isinstance(value, kind):
         raise CheckpointError(f"{path}: {name} is {value!r}; expected {_KINDS[kind]}.")
     return value
 
 
-def _yes_or_no(values, name, path):
-    """A setting that is true, false, or left open."""
+def _yes_or_no(values: dict[str, Any], name: str, path: Path) -> bool | None:
+    """Return a setting that is true, false, or not given."""
     return None if values.get(name) is None else _checked(values[name], bool, name, path)
 
 
-def _parse_tokenizer_json(values, path):
+def _parse_tokenizer_json(values: dict[str, Any], path: Path) -> tuple[list[str], dict[str, Any]]:
     model = _checked(values.get("model") or {}, dict, "model", path)
     vocabulary, normalizer = model.get("vocab"), _checked(values.get("normalizer") or {}, dict, "normalizer", path)
     if not isinstance(vocabulary, dict) or model.get("type", "WordPiece") != "WordPiece":
         raise CheckpointError(f"{path}: the model is {model.get('type')!r}; expected a WordPiece vocabulary.")
     for token, number in vocabulary.items():
         _checked(number, int, f"the id of {token!r}", path)
-    tokens = sorted(vocabulary, key=vocabulary.get)
+    tokens = sorted(vocabulary, key=lambda token: vocabulary[token])
     if [vocabulary[token] for token in tokens] != list(range(len(tokens))):
         raise CheckpointError(f"{path}: the ids of the vocabulary have gaps; expected 0 to {len(tokens) - 1}.")
     if normalizer.get("type") != "BertNormalizer":
@@ -147,7 +147,7 @@ def _parse_tokenizer_json(values, path):
     return tokens, {**options, "split_cjk": _yes_or_no(normalizer, "handle_chinese_chars", path) is not False}
 
 
-def _read_keras_hub(directory):
+def _read_keras_hub(directory: Path) -> tuple[list[str] | None, dict[str, Any]]:
     path = directory / KERAS_HUB_VOCABULARY
     if not path.is_file():
         return None, {}
@@ -158,7 +158,7 @@ def _read_keras_hub(directory):
     if config.get("split", True) is not True or config.get("suffix_indicator", "##") != "##":
         raise CheckpointError(
             f"{settings}: split is {config.get('split')!r} and suffix_indicator is "
-            f"{config.get('suffix_indicator')!r}; expected true and '##', as BERT has them."
+            f"{config.get('suffix_indicator')!r}; expected true and '##', as in BERT."
         )
     options = {
         "lowercase": _yes_or_no(config, "lowercase", settings),
@@ -170,7 +170,7 @@ def _read_keras_hub(directory):
 
 
 def read_labels(directory: Path, said: Sequence[str] | None) -> list[str] | None:
-    """The names of classes: from `labels.txt`, else what the config said."""
+    """Return the names of the classes from `labels.txt`, or else those of the config."""
     path = directory / LABELS
     if path.is_file():
         return _read_lines(path)
@@ -180,18 +180,18 @@ def read_labels(directory: Path, said: Sequence[str] | None) -> list[str] | None
 # === Writing ===
 
 
-def write_tokenizer(directory: Path, format: str, tokenizer, config: BertConfig) -> None:
-    """Write the vocabulary and the settings that the format has a file for."""
+def write_tokenizer(directory: Path, format: str, tokenizer: "BertTokenizer", config: BertConfig) -> None:
+    """Write the vocabulary, and the settings if the format has a file for them."""
     size = len(tokenizer.vocabulary)
     if size > config.vocabulary_size:
         raise CheckpointError(
-            f"The tokenizer has {size} tokens, the model {config.vocabulary_size}; pass the model's own tokenizer."
+            f"The tokenizer has {size} tokens, but the model has {config.vocabulary_size}; pass the model's tokenizer."
         )
     if format == "keras_hub":
         _write_keras_hub(directory, tokenizer)
         return
     tokenizer.save_vocabulary(directory / VOCABULARY)
-    # Google has no such file; without it we could only guess whether the text was lowercased.
+    # Google has no such file; without it a reader could only guess whether text is lowercased.
     values = {
         "tokenizer_class": "BertTokenizer",
         "do_lower_case": tokenizer.lowercase,
@@ -204,7 +204,7 @@ def write_tokenizer(directory: Path, format: str, tokenizer, config: BertConfig)
     write_json(directory / TOKENIZER_CONFIG, values)
 
 
-def _write_keras_hub(directory, tokenizer):
+def _write_keras_hub(directory: Path, tokenizer: "BertTokenizer") -> None:
     (directory / KERAS_HUB_VOCABULARY).parent.mkdir(parents=True)
     tokenizer.save_vocabulary(directory / KERAS_HUB_VOCABULARY)
     strip = tokenizer.lowercase if tokenizer.strip_accents is None else tokenizer.strip_accents
@@ -233,5 +233,5 @@ def _write_keras_hub(directory, tokenizer):
 
 
 def write_labels(directory: Path, labels: Sequence[str]) -> None:
-    """Write `labels.txt`, a name a line."""
+    """Write `labels.txt`, one name per line."""
     (directory / LABELS).write_text("".join(f"{label}\n" for label in labels), encoding="utf-8")

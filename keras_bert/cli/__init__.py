@@ -1,12 +1,13 @@
-"""The command `keras-bert`: what people do with texts, vocabularies and checkpoints, without writing Python.
+"""The command line `keras-bert`.
 
-Takes words, prints answers (`--json` for scripts). Each command is a file in `cli/commands/`, with `add(commands)`,
-which says what it takes, and `run(arguments)`, which gives a dictionary to print (an empty one where it has printed
-already); a new command is a new file, its name in `COMMANDS` and in a group of `cli/help_page.py`. Other packages add
-theirs by entry points of the group `keras_bert.commands`, as `export` does. Tasks and their flags come from
-`tasks/base/registry.py`; `--import` before the command imports a module that registers more. Heavy imports wait until a
-command runs, so that `--help` is quick. Exit codes: 0 done, 1 it could not be done (the reason is printed, `--debug`
-shows the traceback), 2 wrong usage, 130 interrupted.
+Each command is a module in `cli/commands/` with two functions: `add(commands)` adds its arguments, and `run(arguments)`
+gives a dictionary to print (an empty one if everything is printed already). A new command is a new module, with its
+name in `COMMANDS` and in a group of `cli/help_page.py`. Other packages add commands by entry points of the group
+`keras_bert.commands`, as `export` does. Tasks and their flags come from `tasks/base/registry.py`; `--import` before the
+command imports a module that registers more.
+
+Heavy imports wait until a command runs, so that `--help` is quick. Exit codes: 0 done, 1 failed (the reason is printed,
+`--debug` shows the traceback), 2 wrong usage, 130 interrupted.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ import warnings
 from argparse import ArgumentParser
 from importlib import import_module
 from importlib.metadata import entry_points
+from typing import TextIO
 
 from keras_bert.cli.help_page import FrontPage
 from keras_bert.cli.imports import import_tasks, read_imports
@@ -37,12 +39,12 @@ COMMANDS = (
     "completion",
 )
 
-# Errors that speak to the user. Others are named by their type as well: they may be a fault of ours.
+# Errors whose message is for the user. Others are printed with their type too: they may be bugs.
 _PLAIN_ERRORS = (ValueError, TypeError, OSError, ImportError, RuntimeError)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command line; gives the exit code.
+    """Run the command line and return the exit code.
 
     Example:
         ```python
@@ -65,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
                 return 2
             arguments = parser.parse_args(words)
             debug = arguments.debug
-            # What a command says on its way is no part of the one line that a script reads.
+            # With --json, other output goes to stderr: stdout has only the line that a script reads.
             aside = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
             with aside:
                 result = arguments.run(arguments)
@@ -76,7 +78,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"keras-bert: {interrupt or 'interrupted'}", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        _close_stdout()  # whoever read the answer has read enough
+        _close_stdout()  # the reader of the pipe has closed it
         return 0
     except Exception as error:
         if debug:
@@ -87,7 +89,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def make_parser() -> FrontPage:
-    """The parser with all commands, those of other packages too."""
+    """Make the parser with all commands, including those of other packages."""
     parser = FrontPage("keras-bert", add_help=True)
     parser.add_argument("--version", action="version", version=f"keras-bert-edge {_version()}")
     parser.add_argument(
@@ -95,7 +97,7 @@ def make_parser() -> FrontPage:
         dest="imports",
         action="append",
         metavar="MODULE_OR_FILE.py",
-        help="what registers tasks of your own; may be given more than once",
+        help="a module or a file that registers your own tasks; may be given more than once",
     )
     parser.commands = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=ArgumentParser)
     for name in COMMANDS:
@@ -105,7 +107,7 @@ def make_parser() -> FrontPage:
     return parser
 
 
-def _describe(error):
+def _describe(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, _PLAIN_ERRORS) and str(error):
@@ -113,17 +115,24 @@ def _describe(error):
     return f"{type(error).__name__}: {error} (--debug shows where)"
 
 
-def _show_warning(message, category, filename, lineno, file=None, line=None):
-    """A warning without the line of code that it came from."""
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning without the line of code that it came from."""
     print(f"keras-bert: note: {message}", file=sys.stderr)
 
 
-def _close_stdout():
+def _close_stdout() -> None:
     # Python flushes stdout once more at exit, which would fail again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _version():
+def _version() -> str:
     import keras_bert
 
     return keras_bert.__version__

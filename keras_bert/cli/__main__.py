@@ -1,4 +1,4 @@
-"""`python -m keras_bert.cli`: the same as `keras-bert`."""
+"""Run `keras-bert` as `python -m keras_bert.cli`."""
 
 import sys
 

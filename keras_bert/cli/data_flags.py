@@ -1,4 +1,4 @@
-"""Flags of the tasks in the commands: which there are, and which of them a task takes."""
+"""Add the flags of all tasks to commands, and check which of them a task takes."""
 
 from argparse import Namespace
 from typing import Any
@@ -8,7 +8,7 @@ from keras_bert.tasks.base.task_flags import TaskFlag, is_given
 
 
 def add_data_arguments(group: Any) -> None:
-    """Add the flags that say how a file of labelled data is read to a command, or to a group of its arguments."""
+    """Add the flags for reading labelled data to a command, or to a group of its arguments."""
     add_flags(group, "data_flags")
 
 
@@ -17,7 +17,7 @@ def add_flags(group: Any, *fields: str, name_tasks: bool = False) -> None:
 
     Args:
         group: A parser, or a group of its arguments.
-        fields: Which of `TaskEntry`: `"data_flags"`, `"flags"`, `"fit_flags"`.
+        fields: Fields of `TaskEntry`: `"data_flags"`, `"flags"`, `"fit_flags"`.
         name_tasks: Whether the help of a flag names the tasks that take it.
     """
     taken = {action.dest for action in group._actions}
@@ -50,7 +50,7 @@ def tasks_with(dest: str) -> tuple[str, ...]:
 
 
 def check_flags(arguments: Namespace, task: str) -> None:
-    """An error for a flag of other tasks that this one does not take.
+    """Raise an error if a flag is given that belongs to other tasks.
 
     Example:
         >>> check_flags(Namespace(head="crf"), "tagging")

@@ -1,6 +1,6 @@
-"""`keras-bert --import`: a module or a Python file that registers tasks, imported before the command runs.
+"""Import a module or a Python file that registers tasks, for `keras-bert --import`.
 
-Only what the user names is imported, and only before the command: what comes after it may be a text of somebody else.
+Only `--import` before the command counts: the words after it may be texts from untrusted sources.
 """
 
 import importlib.util
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def read_imports(words: Sequence[str]) -> list[str]:
-    """What `--import` names, among the words before the command.
+    """Find the values of `--import` among the words before the command.
 
     Example:
         >>> read_imports(["--import", "a.py", "--import=b", "finetune", "--import", "c"])
@@ -28,7 +28,7 @@ def read_imports(words: Sequence[str]) -> list[str]:
 def import_tasks(module_or_file: str) -> None:
     """Import a module or a Python file that registers tasks.
 
-    As for a script, the modules beside a file can be imported by it.
+    As for a script, a file can import the modules in its directory.
 
     Args:
         module_or_file: The name of a module, such as `my_package.tasks`, or a path that ends in `.py`.
@@ -48,20 +48,20 @@ def import_tasks(module_or_file: str) -> None:
         if error.name is None or not (module_or_file == error.name or module_or_file.startswith(f"{error.name}.")):
             raise
         raise ImportError(
-            f"There is no module {module_or_file!r}; expected the name of an installed one, or the path of a file that "
+            f"There is no module {module_or_file!r}; expected an installed module, or the path of a file that "
             "ends in .py."
         ) from None
 
 
-def _import_file(path):
+def _import_file(path: Path) -> None:
     if not path.is_file():
-        raise FileNotFoundError(f"{path} is not there; expected a Python file that registers tasks.")
+        raise FileNotFoundError(f"{path} does not exist; expected a Python file that registers tasks.")
     path = path.resolve()
     name = path.stem
     if name in sys.modules:
         file = getattr(sys.modules[name], "__file__", None)
         if file is None or Path(file).resolve() != path:
-            raise ImportError(f"{path}: there is another module {name!r} already; give the file another name.")
+            raise ImportError(f"{path}: there is already another module {name!r}; give the file another name.")
         return
     if str(path.parent) not in sys.path:
         sys.path.append(str(path.parent))
@@ -69,7 +69,7 @@ def _import_file(path):
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} cannot be imported; expected a Python file that registers tasks.")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # so that the class is found again by its module's name
+    sys.modules[name] = module  # the registry finds the class by its module's name
     try:
         spec.loader.exec_module(module)
     except BaseException:

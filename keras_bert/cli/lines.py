@@ -1,4 +1,4 @@
-"""Files with a text a line: read with blank lines kept, so that answers stand beside their lines."""
+"""Read files with one text per line. Blank lines are kept, so that answers and lines correspond."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from keras_bert.system.notes import note
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a file, blank ones too. A line ends at a newline alone: U+2028 and others stand within texts."""
+    """Read the lines of a file, including blank ones. Only newlines end a line: U+2028 and others are part of texts."""
     lines = path.read_bytes().decode("utf-8-sig").split("\n")
     lines = [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
     blank = [str(number) for number, line in enumerate(lines, 1) if not line.strip()]
@@ -19,7 +19,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def answer_filled(texts: Sequence, ask: Callable[[list], Sequence]) -> list[Any]:
-    """The answers to texts, and None for those that are blank: as many as there are texts.
+    """Give an answer for each text, and `None` for blank ones.
 
     Example:
         >>> answer_filled(["a", "", "b"], lambda texts: [text.upper() for text in texts])
@@ -30,5 +30,5 @@ def answer_filled(texts: Sequence, ask: Callable[[list], Sequence]) -> list[Any]
 
 
 def is_blank(text: Any) -> bool:
-    """Whether this is a line with nothing in it."""
+    """Whether a text is a blank line."""
     return isinstance(text, str) and not text.strip()

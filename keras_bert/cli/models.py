@@ -1,22 +1,22 @@
-"""The model that `predict` and `evaluate` are given: a saved task, or with `--labels` any model."""
+"""Open the model of `predict` and `evaluate`: a saved task, or with `--labels` any model."""
 
 from argparse import Namespace
 from typing import Any
 
 
 def add_label_arguments(group: Any) -> None:
-    """The flags for labels that come with the question."""
+    """Add the flags for zero-shot labels."""
     group.add_argument("--labels", metavar="A,B,C", help="choose from these labels, which the model was not trained on")
-    group.add_argument("--template", help="what is made of a label (default: This text is about {}.)")
+    group.add_argument("--template", help="sentence that a label is put into (default: This text is about {}.)")
 
 
 def open_task(arguments: Namespace) -> Any:
-    """The task of a directory; with `--labels`, a classifier by these labels on whichever model it is."""
+    """Open the task of a directory; with `--labels`, a zero-shot classifier with these labels on any model."""
     from keras_bert.tasks.base.saved_tasks import load_task
 
     if arguments.labels is None:
         if arguments.template is not None:
-            raise ValueError("--template says what is made of --labels; pass both, or none.")
+            raise ValueError("--template is the sentence for --labels; pass both, or none.")
         return load_task(arguments.model)
     from keras_bert.tasks.zero_shot.task import ZeroShotClassifier
 

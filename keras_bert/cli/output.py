@@ -1,19 +1,17 @@
-"""Words in, words out: what all commands share of parsing and printing.
-
-Takes a command's function and gives its parser, with the flags that every command has; takes a result and gives the
-text to print. A room of its own so that a command's file holds that command alone.
-"""
+"""Parsing and printing that all commands share."""
 
 import argparse
 from collections.abc import Callable
 from typing import Any
 
 
-def add_command(commands: Any, name: str, run: Callable[[Any], dict], *, example: str) -> argparse.ArgumentParser:
-    """Add a command, whose help is the first line of `run`'s docstring; gives its parser, for its own arguments.
+def add_command(
+    commands: Any, name: str, run: Callable[[Any], dict[str, Any]], *, example: str
+) -> argparse.ArgumentParser:
+    """Add a command and return its parser. Its help is the first line of `run`'s docstring.
 
     Args:
-        commands: What `add` of a command's file gets.
+        commands: The argument of a command's `add`.
         name: The command's name.
         run: Takes the parsed arguments, gives a dictionary to print.
         example: What to type after the name.
@@ -40,7 +38,7 @@ def add_command(commands: Any, name: str, run: Callable[[Any], dict], *, example
 
 
 def as_table(result: dict[str, Any]) -> str:
-    """A result as lines of names and values.
+    """Format a result as lines of names and values.
 
     Example:
         >>> print(as_table({"tokens": 8000, "ids": [1, 2]}))
@@ -51,7 +49,7 @@ def as_table(result: dict[str, Any]) -> str:
     return "\n".join(f"{name:<{width}}{_as_text(value)}" for name, value in result.items())
 
 
-def _as_text(value):
+def _as_text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return " ".join("–".join(map(str, item)) if isinstance(item, list) else str(item) for item in value)
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -1,22 +1,22 @@
-"""Texts → more texts of the same label: words replaced by what a pretrained model proposes in their place.
+"""Augment texts: copies in which a pretrained model replaces some words.
 
-Takes texts or pairs and a proposer from `data/word_proposals.py`, gives copies with some words replaced, and the row
-that each copy is of. This is the data augmentation of TinyBERT (Jiao et al. 2019), for small data and for distillation.
-A room of its own because it runs once, before training, and knows no task.
-
-Words are replaced where they stand: the rest of a text, its case and its spaces, stays as it is.
+Takes texts or pairs and a proposer from `data/word_proposals.py`; gives the copies, and for each the row of its
+original. This is the data augmentation of TinyBERT (Jiao et al. 2019), for small data and for distillation. The rest of
+a text, its case and its spaces stay as they are.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from tqdm import tqdm
 
 from keras_bert.data.word_proposals import Blank, MaskedLMProposals, NearestWords, Proposer, is_word
 from keras_bert.system.progress import hides_bar
+from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import SPECIAL_TOKENS
 
 __all__ = ["Augmented", "MaskedLMProposals", "NearestWords", "augment"]
@@ -26,15 +26,15 @@ _APOSTROPHES = {"'", "’"}
 
 @dataclass(frozen=True)
 class Augmented:
-    """Texts with their copies: `texts`, `pairs` (or `None`), and `rows`, the number of the text that each is of."""
+    """Texts with their copies: `texts`, `pairs` (or `None`), and `rows`, the row of the original of each text."""
 
     texts: list[str]
     pairs: list[str] | None
     rows: np.ndarray
     without_copy: int  # texts in which no word could be replaced
 
-    def spread(self, labels) -> np.ndarray:
-        """The labels of the original texts, for each text here.
+    def spread(self, labels: ArrayLike) -> np.ndarray:
+        """Repeat the labels of the original texts for their copies.
 
         Example:
             >>> Augmented(["good", "fine", "bad"], None, np.array([0, 0, 1]), 0).spread([1, 0]).tolist()
@@ -55,21 +55,21 @@ def augment(
     include_originals: bool = True,
     progress: bool = True,
 ) -> Augmented:
-    """Make copies of texts, or of pairs, in which some words are replaced by what the proposer proposes.
+    """Make copies of texts, or of pairs, in which a proposer replaces some words.
 
-    Only words of letters are replaced: no special tokens, numbers or punctuation, no single letters, and nothing beside
-    an apostrophe (`don't`). Copies are distinct and differ from their text; of a short text there may be fewer.
+    Only words of letters are replaced: no special tokens, numbers or punctuation, no single letters, and nothing next
+    to an apostrophe (`don't`). Copies are distinct and differ from their text; a short text may have fewer.
 
     Args:
         texts: The texts.
         pairs: As many second texts, or `None`.
         proposer: `MaskedLMProposals` or `NearestWords`.
-        seed: With the number of a text, it decides that text's copies; what else is in the set does not.
-        per_text: The most copies of each text.
+        seed: Random seed. The copies of a text depend on it and on the text's row, not on the other texts.
+        per_text: Maximum number of copies of each text.
         replace_rate: The share of words to replace; at least one in each copy.
-        keep: Words and phrases that are never replaced, as those that carry the label: negations, slot values.
+        keep: Words and phrases that are never replaced, such as those that carry the label: negations, slot values.
             scikit-learn's `ENGLISH_STOP_WORDS` keeps function words, which TinyBERT does too.
-        include_originals: Whether each text itself stands before its copies.
+        include_originals: Whether each text itself comes before its copies.
         progress: Whether to show a progress bar.
 
     Example:
@@ -102,21 +102,24 @@ def augment(
     )
 
 
-def _check(texts, pairs, per_text, replace_rate):
+def _check(texts: Sequence[str], pairs: Sequence[str] | None, per_text: int, replace_rate: float) -> None:
     for name, value in (("texts", texts), ("pairs", pairs)):
         if isinstance(value, str):
-            raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+            raise TypeError(f"{name} is one string; expected a list of strings: pass [{name}].")
     if pairs is not None and len(pairs) != len(texts):
-        raise ValueError(f"texts has {len(texts)} texts, pairs {len(pairs)}; expected as many of both.")
+        raise ValueError(f"There are {len(texts)} texts and {len(pairs)} pairs; expected a second text for each text.")
     if per_text < 1 or not 0 < replace_rate <= 1:
-        raise ValueError(f"per_text={per_text} must be at least 1, replace_rate={replace_rate} over 0 and at most 1.")
+        raise ValueError(
+            f"per_text={per_text}, replace_rate={replace_rate}: expected per_text of at least 1, and replace_rate "
+            "above 0 and at most 1."
+        )
 
 
 # === Words in texts ===
 
 
 class _Words(NamedTuple):
-    """A text, its ids, and its words that may be replaced: the pieces' begin and end, the characters' begin and end."""
+    """A text, its ids, and the words that may be replaced: begin and end in pieces, begin and end in characters."""
 
     text: str
     ids: list[int]
@@ -126,25 +129,25 @@ class _Words(NamedTuple):
 class _WordFinder:
     """Finds the words that may be replaced."""
 
-    def __init__(self, tokenizer, keep):
+    def __init__(self, tokenizer: BertTokenizer, keep: Sequence[str]):
         if isinstance(keep, str):
             raise TypeError(f"keep={keep!r} is one string; expected a list of words: [{keep!r}].")
         self.tokenizer = tokenizer
         self.continues = np.array([token.startswith("##") for token in tokenizer.vocabulary])
-        # What is kept is found by its ids, so case and accents count as they do for the model. Special tokens that
-        # stand in a text are plain pieces to the tokenizer, "[", "cls" and "]", and are kept in the same way.
-        self.kept = {}
+        # Kept words are found by their ids, so case and accents count as they do for the model. Special tokens in a
+        # text are plain pieces to the tokenizer, "[", "cls" and "]", and are kept in the same way.
+        self.kept: dict[int | None, list[list[int]]] = {}
         for ids in tokenizer([*keep, *SPECIAL_TOKENS]).to_list():
             self.kept.setdefault(ids[0] if ids else None, []).append(ids)
 
-    def __call__(self, texts) -> list[_Words]:
+    def __call__(self, texts: Sequence[str]) -> list[_Words]:
         columns = (column.to_list() for column in self.tokenizer.tokenize_with_offsets(list(texts)))
         return [
             _Words(text, ids, self._spans(text, ids, starts, ends))
             for text, ids, starts, ends in zip(texts, *columns, strict=True)
         ]
 
-    def _spans(self, text, ids, starts, ends):
+    def _spans(self, text: str, ids: list[int], starts: list[int], ends: list[int]) -> list[tuple[int, int, int, int]]:
         begins = [place for place, index in enumerate(ids) if not self.continues[index]] + [len(ids)]
         kept = self._kept_places(ids, begins)
         spans = []
@@ -156,8 +159,8 @@ class _WordFinder:
                 spans.append((begin, end, start, stop))
         return spans
 
-    def _kept_places(self, ids, begins):
-        words, kept = set(begins), set()
+    def _kept_places(self, ids: list[int], begins: list[int]) -> set[int]:
+        words, kept = set(begins), set[int]()
         for place in begins[:-1]:
             for phrase in self.kept.get(ids[place], ()):
                 end = place + len(phrase)
@@ -170,9 +173,9 @@ class _WordFinder:
 
 
 class _Row:
-    """One text, or pair, on its way to copies. All its choices are drawn at once, from its own generator."""
+    """A text, or pair, and the random choices for its copies, which are made at once by a generator of its own."""
 
-    def __init__(self, row, sides, seed, per_text, replace_rate):
+    def __init__(self, row: int, sides: Sequence[_Words], seed: int, per_text: int, replace_rate: float):
         self.sides = sides
         self.words = [(side, span) for side, words in enumerate(sides) for span in words.spans]
         random = np.random.default_rng((seed, row))
@@ -184,20 +187,20 @@ class _Row:
         self.asked = np.flatnonzero(self.replaced.any(axis=0))
 
     def blanks(self) -> list[Blank]:
-        """The words that some copy replaces; what no copy needs is not asked for."""
+        """The words that at least one copy replaces."""
         blanks = []
         for side, (begin, end, *_) in (self.words[word] for word in self.asked):
             companion = self.sides[1 - side].ids if len(self.sides) == 2 else None
             blanks.append(Blank(self.sides[side].ids, begin, end, companion))
         return blanks
 
-    def copies(self, proposals) -> list[tuple[str, ...]]:
-        """The text itself, then its distinct copies; takes as many proposals as there were blanks."""
+    def copies(self, proposals: Iterator[list[str]]) -> list[tuple[str, ...]]:
+        """The text itself, then its distinct copies. Takes one proposal from the iterator for each blank."""
         proposed = {word: next(proposals) for word in self.asked}
         copies = [tuple(words.text for words in self.sides)]
         for replaced, choices in zip(self.replaced, self.choices, strict=True):
             copy = list(copies[0])
-            for word in np.flatnonzero(replaced)[::-1]:  # from the end, so that the places before stay right
+            for word in np.flatnonzero(replaced)[::-1]:  # from the end, so that earlier offsets stay valid
                 if words := proposed[word]:
                     side, (*_, start, stop) = self.words[word]
                     copy[side] = copy[side][:start] + words[int(choices[word] * len(words))] + copy[side][stop:]

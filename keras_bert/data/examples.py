@@ -1,8 +1,8 @@
-"""The values that reading gives: rows of examples, and the report of what was read.
+"""Rows of examples, and the report of what was read: what all file readers return.
 
-`Rows` is a sequence of examples with a `RowReport`; every task has a subclass of it with its own views. `collect_rows`
-makes one of what a reader found: examples, and a `Dropped` for each row that cannot be one. `Example` and `TextRows`
-are those of labelled texts.
+`Rows` is a sequence of examples with a `RowReport`; every task has a subclass of it with its own properties.
+`collect_rows` makes one from what a reader found: examples, and a `Dropped` for each row that cannot be used. `Example`
+and `TextRows` are for labelled texts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,9 +23,9 @@ class Dropped:
 
     Args:
         reason: Why.
-        path: Its file; `""` if it comes from none.
+        path: Its file; `""` without a file.
         line: The line in its file, from 1.
-        place: Where it stands in a document that has no lines, such as `data[0].paragraphs[2]`.
+        place: Where it is in a document without lines, such as `data[0].paragraphs[2]`.
     """
 
     reason: str
@@ -34,7 +34,7 @@ class Dropped:
     place: str = ""
 
     def error(self, what: str = "row") -> ValueError:
-        """The error of a reader that is strict."""
+        """The error that a reader raises with `strict=True`."""
         place = self.place or f"line {self.line}"
         return ValueError(
             f"{self.path}, {place}: {self.reason}; fix the {what}, or pass strict=False to leave it out and have it "
@@ -44,7 +44,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class RowReport:
-    """How many rows were read and kept, and which were dropped for what reason; prints as a small text."""
+    """How many rows were read and kept, and which were dropped and why; prints as a short text."""
 
     files: tuple[str, ...]
     read: int
@@ -53,7 +53,7 @@ class RowReport:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many rows each reason cost, the most frequent first."""
+        """How many rows were dropped for each reason, the most frequent first."""
         counts: dict[str, int] = {}
         for drop in self.dropped:
             counts[drop.reason] = counts.get(drop.reason, 0) + 1
@@ -111,15 +111,15 @@ def collect_rows(
     strict: bool = False,
     nothing: str | None = None,
 ) -> R:
-    """Keep the examples, and report the rows that were dropped; an error where no example is left.
+    """Keep the examples, and report the rows that were dropped. Raises an error if no example is left.
 
     Args:
-        make: Makes the rows of examples and their report: a subclass of `Rows`.
+        make: Takes the examples and their report, gives the rows; usually a subclass of `Rows`.
         found: An example, or a `Dropped`, for each row.
         files: What was read, for the report.
         what: What a row is called in errors.
-        strict: Raises at the first bad row instead of reporting it.
-        nothing: The error where no example is left, if the files and the report do not say enough.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
+        nothing: The error message if no example is left; the default names the files and shows the report.
 
     Example:
         >>> rows = collect_rows(Rows, ["a", Dropped("empty text", "b.tsv", 2)], ["b.tsv"])
@@ -143,7 +143,7 @@ def collect_rows(
 
 
 def found_in(path: str, rows: Iterable[tuple[int, T | str]]) -> Iterator[T | Dropped]:
-    """What `collect_rows` takes, from lines and what was found there: an example, or the reason why there is none.
+    """Turn what was found on each line, an example or the reason why there is none, into what `collect_rows` takes.
 
     Example:
         >>> list(found_in("a.tsv", [(2, "empty text")]))
@@ -160,17 +160,17 @@ LabelValue = str | float | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Example:
-    """A text, perhaps with a second one, and its label: a class, a number, or a tuple of classes."""
+    """A text, optionally a second one, and its label: a class, a number, or a tuple of classes."""
 
     text: str
     pair: str | None = None
     label: LabelValue | None = None
-    row: int = 0  # the line in its file, from 1; 0 if it comes from none
+    row: int = 0  # the line in its file, from 1; 0 without a file
 
 
 @dataclass(frozen=True)
 class TextRows(Rows[Example]):
-    """Labelled texts, perhaps pairs of them.
+    """Labelled texts, or pairs of texts.
 
     Example:
         >>> rows = collect_rows(TextRows, [Example("a fine film", label="good")])
@@ -185,7 +185,7 @@ class TextRows(Rows[Example]):
 
     @property
     def pairs(self) -> list[str | None]:
-        """The second text of every row; None where there is none."""
+        """The second text of every row; `None` if there is none."""
         return [example.pair for example in self.examples]
 
     @property
@@ -195,10 +195,10 @@ class TextRows(Rows[Example]):
 
     @property
     def inputs(self) -> list[str] | list[tuple[str, str | None]]:
-        """What `predict` takes: texts, or pairs of texts where there are any."""
+        """What `predict` takes: texts, or pairs of texts if there are any."""
         return list(zip(self.texts, self.pairs, strict=True)) if self.has_pairs else self.texts
 
     @property
     def labels(self) -> list[LabelValue | None]:
-        """The label of every row; None where there is none."""
+        """The label of every row; `None` if there is none."""
         return [example.label for example in self.examples]

@@ -1,7 +1,7 @@
-"""The nine GLUE tasks: their files → `TextRows`, predictions → their own metrics, predictions → submission files.
+"""Read the nine GLUE tasks, compute their metrics, and write submission files.
 
-Takes a task's name and the directory of the official download, gives what every other data set gives. A room of its own
-because each task has its own columns, metrics and words for labels; `data/glue_tasks.py` holds them as one table.
+`read_glue` takes a task's name and the directory of the official download, and gives `TextRows` like every other
+reader. The columns, metrics and labels of the tasks are a table in `data/glue_tasks.py`.
 """
 
 import os
@@ -21,10 +21,10 @@ __all__ = ["GLUE", "GlueSplit", "GlueTask", "glue_metrics", "glue_score", "glue_
 
 
 def read_glue(task: str | GlueTask, directory: str | os.PathLike, split: str) -> TextRows:
-    """Reads a split of a task from the official files.
+    """Read a split of a task from the official files.
 
-    Rows of train and dev that are broken are dropped and named in `.report`. A test set must be whole, because its
-    rows are answered by position: there a broken row raises, and an empty text is kept.
+    Broken rows of train and dev are dropped and named in `.report`. A test set must be complete, because its
+    rows are answered by position: a broken row raises an error, and an empty text is kept.
 
     Args:
         task: The name of the task.
@@ -68,10 +68,10 @@ def _find(task: GlueTask, directory: Path, split: GlueSplit) -> Path:
 
 
 def _mrpc_part(rows: TextRows, path: Path, split: str) -> TextRows:
-    """Train or dev of Microsoft's one file: dev is what `dev_ids.tsv` of the GLUE download lists."""
+    """Train or dev of Microsoft's single file: `dev_ids.tsv` of the GLUE download lists the rows of dev."""
     ids = path.with_name("dev_ids.tsv")
     if not ids.is_file():
-        raise FileNotFoundError(f"{path} holds train and dev in one; {ids} is needed to tell them apart.")
+        raise FileNotFoundError(f"{path} has train and dev in one file; {ids} is needed to separate them.")
     dev_ids = {tuple(line.split("\t")) for line in ids.read_text(encoding="utf-8").splitlines()}
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
 
@@ -87,15 +87,15 @@ def _mrpc_part(rows: TextRows, path: Path, split: str) -> TextRows:
 
 
 def glue_metrics(task: str | GlueTask, predictions: Sequence, labels: Sequence) -> dict[str, float]:
-    """The metrics by which GLUE ranks a task, between 0 and 1 (correlations between −1 and 1).
+    """Compute the metrics that GLUE ranks a task by, between 0 and 1 (correlations between −1 and 1).
 
-    F1 is that of class `"1"`, paraphrase or duplicate. A correlation with constant predictions is NaN.
+    F1 is for class `"1"`, paraphrase or duplicate. A correlation with constant predictions is NaN.
 
     Args:
         task: The name of the task.
         predictions: Labels as words, class numbers in the order of `labels` of the task, or scores
-            `[examples, classes]`; for STS-B numbers.
-        labels: The true ones in the same way.
+            `[examples, classes]`; numbers for STS-B.
+        labels: The true labels, in the same form.
 
     Example:
         >>> glue_metrics("MRPC", ["1", "1", "0"], ["1", "0", "0"])
@@ -111,7 +111,7 @@ def glue_metrics(task: str | GlueTask, predictions: Sequence, labels: Sequence) 
 
 
 def glue_score(metrics: Mapping[str, float]) -> float:
-    """The one number of a task in GLUE's table: the mean of its metrics, times 100.
+    """Compute a task's number in GLUE's table: the mean of its metrics, times 100.
 
     Example:
         >>> round(glue_score({"accuracy": 0.9, "f1": 0.8}), 2)
@@ -131,14 +131,14 @@ def write_submission(
     split: str = "test",
     check_size: bool = True,
 ) -> Path:
-    """Writes predictions for a test set as GLUE takes them: `index<TAB>prediction`, with the official file name.
+    """Write predictions for a test set in GLUE's format: `index<TAB>prediction`, with the official file name.
 
     Args:
         task: The name of the task.
         predictions: As for `glue_metrics`, in the order of the test file. STS-B is clipped to 0–5.
-        directory: Where the file goes; it is made if it is not there.
+        directory: Where the file is written; it is created if needed.
         split: For MNLI `"test_matched"`, `"test_mismatched"` or `"diagnostic"` (MNLI-m, MNLI-mm and AX).
-        check_size: Refuses predictions for less or more than the official test set.
+        check_size: Whether the number of predictions must be that of the official test set.
 
     Example:
         >>> write_submission("SST-2", ["1", "0"], "submission", check_size=False)  # doctest: +SKIP
@@ -148,10 +148,10 @@ def write_submission(
     wanted = task.split(split)
     if wanted.submission is None:
         answered = [split.name for split in task.splits if split.submission]
-        raise ValueError(f"{task.name} {wanted.name} is not submitted; splits that are: {', '.join(answered)}.")
+        raise ValueError(f"{task.name} {wanted.name} is not submitted; choose one of {', '.join(answered)}.")
     if check_size and len(predictions) != wanted.size:
         raise ValueError(
-            f"there are {len(predictions):,} predictions, but {task.name} {wanted.name} has {wanted.size:,} examples; "
+            f"There are {len(predictions):,} predictions, but {task.name} {wanted.name} has {wanted.size:,} examples; "
             "predict every row of the test file, or pass check_size=False."
         )
     words = _stsb_words(predictions) if task.kind == "regression" else _label_words(task, predictions)

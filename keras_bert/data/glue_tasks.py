@@ -1,7 +1,6 @@
 """The table of the nine GLUE tasks: files, columns, labels, metrics, sizes of the test sets.
 
-Gives `GLUE`, a dictionary of frozen values. A room of its own because it is data: `data/glue.py` walks it to read, to
-measure and to submit, and knows no task by name but MRPC, which has a file of two splits.
+`GLUE` is a dictionary of frozen values, which `data/glue.py` uses to read, to measure and to submit.
 """
 
 from dataclasses import dataclass, replace
@@ -11,10 +10,10 @@ Column = str | int
 
 @dataclass(frozen=True)
 class GlueSplit:
-    """A file of a task: where it may lie, its columns, and for a test set its size and its submission file."""
+    """A file of a task: where it may be, its columns, and for a test set its size and its submission file."""
 
     name: str
-    files: tuple[str, ...]  # the first one that is there is read
+    files: tuple[str, ...]  # the first one that exists is read
     text: Column
     pair: Column | None
     label: Column | None
@@ -25,7 +24,7 @@ class GlueSplit:
 
 @dataclass(frozen=True)
 class GlueTask:
-    """A task of GLUE. Class numbers are positions in `labels`; they are the words of its files and submissions."""
+    """A task of GLUE. Class numbers are positions in `labels`, which are spelled as in its files and submissions."""
 
     name: str
     kind: str  # "classification" or "regression"
@@ -48,22 +47,24 @@ class GlueTask:
         return found[name]
 
 
-def _splits(text: Column, pair: Column | None, label: Column, *, test_size: int, submission: str) -> tuple:
+def _splits(
+    text: Column, pair: Column | None, label: Column, *, test_size: int, submission: str
+) -> tuple[GlueSplit, ...]:
     train = GlueSplit("train", ("train.tsv",), text, pair, label)
     test = GlueSplit("test", ("test.tsv",), text, pair, None, submission=submission, size=test_size)
     return train, replace(train, name="dev", files=("dev.tsv",)), test
 
 
-def _cola() -> tuple:
+def _cola() -> tuple[GlueSplit, ...]:
     train, dev, test = _splits("sentence", None, "label", test_size=1063, submission="CoLA.tsv")
     # Source, label, the author's own mark, sentence; the files with labels have no header.
     return *(replace(split, text=3, label=1, header=False) for split in (train, dev)), test
 
 
-def _mrpc() -> tuple:
+def _mrpc() -> tuple[GlueSplit, ...]:
     columns = "#1 String", "#2 String", "Quality"
     train, dev, test = _splits(*columns, test_size=1725, submission="MRPC.tsv")
-    # Microsoft's own file holds train and dev in one; `_mrpc_part` tells them apart.
+    # Microsoft's own file has train and dev in one; `_mrpc_part` separates them.
     train = replace(train, files=("train_full.tsv", "train.tsv", "msr_paraphrase_train.txt"))
     dev = replace(dev, files=("dev.tsv", "msr_paraphrase_train.txt"))
     test = replace(test, files=("test.tsv", "msr_paraphrase_test.txt"))
@@ -71,7 +72,7 @@ def _mrpc() -> tuple:
     return train, dev, test, labelled
 
 
-def _mnli() -> tuple:
+def _mnli() -> tuple[GlueSplit, ...]:
     train, _, test = _splits("sentence1", "sentence2", "gold_label", test_size=9796, submission="MNLI-m.tsv")
     dev = [replace(train, name=f"dev_{half}", files=(f"dev_{half}.tsv",)) for half in ("matched", "mismatched")]
     matched = replace(test, name="test_matched", files=("test_matched.tsv",))
@@ -141,7 +142,7 @@ GLUE: dict[str, GlueTask] = {task.name: task for task in _TASKS}
 
 
 def glue_task(name: str | GlueTask) -> GlueTask:
-    """A task by name, however it is spelt.
+    """Find a task by name, in any spelling.
 
     Args:
         name: `"SST-2"`, `"sst2"`, `"STSB"` and the like, or a task.
@@ -155,5 +156,5 @@ def glue_task(name: str | GlueTask) -> GlueTask:
     spelt = {task.lower().replace("-", ""): task for task in GLUE}
     key = name.lower().replace("-", "").replace("_", "")
     if key not in spelt:
-        raise ValueError(f"task={name!r} is no task of GLUE; they are {', '.join(GLUE)}.")
+        raise ValueError(f"task={name!r} is not a task of GLUE; choose one of {', '.join(GLUE)}.")
     return GLUE[spelt[key]]

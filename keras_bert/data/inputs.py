@@ -1,7 +1,6 @@
-"""Whatever a user hands to `fit`, `evaluate` or `predict` → examples.
+"""Turn what users pass to `fit`, `evaluate` or `predict` into examples.
 
-Takes texts, pairs, a `tf.data.Dataset`, rows or a path; gives `TextRows`. All tasks accept the same forms, and
-each form has its own way to be wrong.
+Takes texts, pairs, a `tf.data.Dataset`, rows or a path; gives `TextRows`. All tasks accept the same forms.
 """
 
 import os
@@ -15,14 +14,14 @@ from keras_bert.data.labelled_texts import read_rows
 
 
 def as_rows(x: Any, y: Any = None, *, numeric: bool = False, **columns: Any) -> TextRows:
-    """Examples from texts and labels, a dataset, a file, or rows that are read already.
+    """Make examples from texts and labels, a dataset, a file, or rows that are already read.
 
     Args:
         x: Strings; pairs of strings; a dataset of `(text, label)` or `((text, pair), label)`, batched or not; the path
             of a TSV, CSV or JSONL file; `TextRows` or a list of `Example`.
-        y: The labels, where `x` is strings or pairs.
+        y: The labels, if `x` is strings or pairs.
         numeric: Whether the labels of a file are numbers.
-        columns: For a file: arguments of `read_rows`.
+        columns: Arguments of `read_rows`, for a file.
 
     Example:
         >>> as_rows(["a fine film"], ["good"]).labels
@@ -31,10 +30,10 @@ def as_rows(x: Any, y: Any = None, *, numeric: bool = False, **columns: Any) -> 
     if isinstance(x, (str, os.PathLike)):
         return read_rows(x, numeric=numeric, **columns)
     if columns:
-        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+        raise ValueError(f"columns={columns} are for files, and x is a {type(x).__name__}; leave them out.")
     if isinstance(x, tf.data.Dataset):
         if y is not None:
-            raise ValueError("A tf.data.Dataset brings its own labels: pass it as x alone.")
+            raise ValueError("y is given, but a tf.data.Dataset has its own labels; pass only x.")
         x, y = _from_dataset(x)
     if isinstance(x, TextRows):
         return x
@@ -56,7 +55,7 @@ def _example(item: Any, label: LabelValue | None, row: int) -> Example:
 
 
 def _kept(examples: list[Example]) -> TextRows:
-    """Empty texts are dropped and named, as in files."""
+    """Drop and report empty texts, as in files."""
     found = [example if example.text.strip() else Dropped("empty text", "", example.row) for example in examples]
     return collect_rows(
         TextRows, found, nothing=f"All {len(examples):,} texts are empty; expected at least one with words."
@@ -65,14 +64,14 @@ def _kept(examples: list[Example]) -> TextRows:
 
 def _from_dataset(dataset: tf.data.Dataset) -> tuple[list[Any], list[Any]]:
     if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ValueError("The dataset never ends; leave out repeat(): fit() goes through it as often as it needs.")
+        raise ValueError("The dataset is infinite; leave out repeat(): fit() repeats it as often as needed.")
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) != 2:
         raise ValueError(f"The dataset yields {spec}; expected (text, label) or ((text, pair), label).")
     parts = tf.nest.flatten(spec[0])
     if not all(part.dtype == tf.string for part in parts) or len(parts) > 2:
         raise ValueError(
-            f"The dataset's inputs are {spec[0]}; expected texts, or pairs of texts. For packed ids use task.model.fit."
+            f"The dataset's inputs are {spec[0]}; expected texts, or pairs of texts. For token ids use task.model.fit."
         )
     if parts[0].shape.rank:
         dataset = dataset.unbatch()

@@ -1,8 +1,7 @@
-"""Labels → counts, class weights, and a split that keeps their shares.
+"""Label counts, class weights and stratified splits.
 
-Takes examples or bare labels, gives what training must know of them. A room of its own because it looks at labels
-alone, wherever the examples come from. NumPy does the job: scikit-learn's stratified split refuses data with a class of
-one example, and parts smaller than the number of classes, and both are everyday in small data.
+Takes examples or plain labels. The split does not use scikit-learn, whose stratified split rejects classes with one
+example and parts smaller than the number of classes: both are common in small data.
 """
 
 import warnings
@@ -19,7 +18,7 @@ _NUMBER_BINS = 10
 
 @dataclass(frozen=True)
 class LabelSummary:
-    """What labels there are; prints as a small table."""
+    """A summary of labels; prints as a small table."""
 
     kind: str  # "classes", "multi-label", "numbers" or "none"
     total: int
@@ -31,10 +30,10 @@ class LabelSummary:
 
     @property
     def single(self) -> tuple[str, ...]:
-        """The classes with one example: they cannot be both learned and tested."""
+        """The classes with one example, which cannot be both learned and tested."""
         return tuple(name for name, count in self.counts if count == 1)
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The summary as plain values, for JSON."""
         return asdict(self) | {"counts": dict(self.counts)}
 
@@ -55,7 +54,7 @@ class LabelSummary:
 
 
 def describe_labels(examples: Iterable) -> LabelSummary:
-    """Counts the labels of examples, or bare labels.
+    """Count the labels of examples, or plain labels.
 
     Args:
         examples: `Example`s, `TextRows`, or labels: classes, numbers, tuples of classes, None.
@@ -83,7 +82,7 @@ def describe_labels(examples: Iterable) -> LabelSummary:
 
 
 def class_weights(labels: Iterable) -> dict[str, float]:
-    """Weights with which every class counts the same in a loss: `n / (classes * count)`, as scikit-learn's "balanced".
+    """Compute class weights that balance a loss: `n / (classes * count)`, as scikit-learn's "balanced".
 
     Args:
         labels: The labels of the training examples, or the examples.
@@ -95,7 +94,7 @@ def class_weights(labels: Iterable) -> dict[str, float]:
     labels = [_label_of(label) for label in labels]
     if not labels or any(label is None for label in labels) or _kind(labels) in ("numbers", "multi-label"):
         raise ValueError(
-            "class_weights needs one class for every example; there are none, or numbers, or lists of classes."
+            "class_weights got no labels, numbers, or lists of classes; expected one class for every example."
         )
     counts = Counter(labels)
     return {name: len(labels) / (len(counts) * counts[name]) for name in sorted(counts)}
@@ -104,19 +103,19 @@ def class_weights(labels: Iterable) -> dict[str, float]:
 def stratified_split(
     examples: Sequence, share: float, *, seed: int, by: Callable[[Any], Hashable] | None = None
 ) -> tuple[list, list]:
-    """Splits examples in two, each with the classes in the shares of the whole.
+    """Split examples in two parts that keep the shares of the classes.
 
-    A class with one example stays in the first part, with a warning that names it. Numbers are split by tenths of their
-    range of ranks; examples with several labels go by their rarest one.
+    A class with one example stays in the first part, with a warning that names it. Numbers are stratified by the tenths
+    of their ranks; examples with several labels by the rarest one.
 
     Args:
-        examples: What to split, `Rows` for one; it is not changed.
+        examples: What to split, for example `Rows`; it is not changed.
         share: The share of the second part, between 0 and 1.
         seed: The same seed gives the same split.
-        by: What to stratify by, a function of an example; its label unless told otherwise.
+        by: A function from an example to what to stratify by; the default is its label.
 
     Returns:
-        The larger part to train on and the part that was held out, both in the original order.
+        The part to train on and the held-out part, both in the original order.
 
     Example:
         >>> train, held_out = stratified_split(["a", "a", "b", "b"], 0.5, seed=1)
@@ -124,7 +123,7 @@ def stratified_split(
         (['a', 'b'], ['a', 'b'])
     """
     if not 0 < share < 1:
-        raise ValueError(f"share={share} is not between 0 and 1; 0.1 holds out a tenth.")
+        raise ValueError(f"share={share}: expected a number between 0 and 1; 0.1 holds out a tenth.")
     examples = list(examples)
     wanted = round(len(examples) * share)
     if wanted == 0 or wanted == len(examples):
@@ -135,7 +134,7 @@ def stratified_split(
         members.setdefault(key, []).append(index)
     single = [str(key) for key, indices in members.items() if len(indices) == 1]
     if single:
-        warnings.warn(f"{_one_example_each(single)}; kept for training, so nothing tests them.", stacklevel=2)
+        warnings.warn(f"{_one_example_each(single)}; kept for training, so they are not tested.", stacklevel=2)
     generator = np.random.default_rng(seed)
     held_out: set[int] = set()
     quotas = _quotas([len(indices) for indices in members.values()], share, wanted, generator)
@@ -146,10 +145,10 @@ def stratified_split(
 
 
 def _quotas(sizes: list[int], share: float, wanted: int, generator: np.random.Generator) -> np.ndarray:
-    """How many of each class are held out: its share rounded down, the rest to the largest remainders."""
+    """How many examples of each class to hold out: its share rounded down; the largest remainders get the rest."""
     sizes = np.asarray(sizes)
     exact = sizes * share
-    quotas = np.minimum(np.floor(exact).astype(int), sizes - 1)  # every class keeps one to be learned from
+    quotas = np.minimum(np.floor(exact).astype(int), sizes - 1)  # every class keeps one for training
     order = np.lexsort((generator.random(len(sizes)), quotas - exact))
     for index in order:
         if quotas.sum() < wanted and quotas[index] < sizes[index] - 1:

@@ -1,8 +1,7 @@
-"""Files of labelled texts → `TextRows`: examples, and a report that names every row that was not used.
+"""Read labelled texts from TSV, CSV, JSONL and JSON files.
 
-Takes TSV, CSV, JSONL or JSON paths and the columns that count, gives a sequence of `Example` with `.report`. A room of
-its own because every task reads its data here, and none may lose a row without a word. The values (`data/examples.py`)
-and what follows reading (`data/label_statistics.py`: splits, class weights, counts) are offered from here too.
+`read_rows` takes paths and the names of the columns; it gives `TextRows`, whose `.report` names every row that was not
+used. The module also exports the classes of `data/examples.py` and the functions of `data/label_statistics.py`.
 """
 
 import ast
@@ -35,8 +34,8 @@ Column = str | int
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-# A list as Python prints it, of strings and numbers alone: two strings without a comma between them, as NumPy prints
-# them, would be one string to Python.
+# A list as Python prints it, of strings and numbers only. NumPy prints strings without commas between them, which
+# Python would read as one string.
 _ESCAPE = r"""\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4})"""
 _ITEM = rf"""(?:'(?:[^'\\\n\0]|{_ESCAPE})*'|"(?:[^"\\\n\0]|{_ESCAPE})*"|[+-]?\d+(?:\.\d*)?)"""
 _ITEMS = rf"\s*{_ITEM}\s*(?:,\s*{_ITEM}\s*)*"
@@ -62,24 +61,24 @@ def read_rows(
     keep_empty: bool = False,
     strict: bool = False,
 ) -> TextRows:
-    """Reads examples, and reports every row that cannot be one.
+    """Read examples, and report every row that cannot be used.
 
     Args:
         path_or_paths: One file or several: `.tsv` or `.txt` (tabs, no quoting), `.csv`, `.jsonl`, `.json`, and each of
             these with `.gz`.
         text: The column of the text: its name in the header (or its key), or its number from 0.
         pair: The column of the second text, if there is one.
-        label: The column of the label; None reads texts without labels.
-        header: True, False, or `"auto"`: the first line is a header if any column is given by name. With numbers alone
+        label: The column of the label; `None` reads texts without labels.
+        header: True, False, or `"auto"`: the first line is a header if any column is given by name. With only numbers
             `"auto"` takes the first line as data.
-        format: `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; None goes by the file's ending.
-        delimiter: What stands between the cells of a CSV file, if it is no comma.
-        label_separator: What stands between the labels of one row (`"|"`): labels are then tuples, and an empty cell is
-            a row without any label. A list as label, as JSON or Python writes it, gives a tuple without this.
-        numeric: Labels are numbers (regression).
-        allowed_labels: The labels that may occur; a row with another is dropped and named.
-        keep_empty: Keeps rows with an empty text, for files in which every row needs an answer.
-        strict: Raises at the first bad row instead of reporting it.
+        format: `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; `None` decides by the file's ending.
+        delimiter: The delimiter of a CSV file, if it is not a comma.
+        label_separator: The separator between the labels of one row (`"|"`): labels are then tuples, and an empty cell
+            is a row without labels. A label that is a list, as JSON or Python writes it, gives a tuple without this.
+        numeric: Whether labels are numbers (regression).
+        allowed_labels: The labels that may occur; a row with another one is dropped and reported.
+        keep_empty: Whether to keep rows with an empty text, for files in which every row needs an answer.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
 
     Example:
         >>> rows = read_rows("SST-2/train.tsv", text="sentence")  # doctest: +SKIP
@@ -87,7 +86,7 @@ def read_rows(
         67,349 rows read, 67,349 kept, 0 dropped
     """
     if numeric and (label_separator is not None or allowed_labels is not None):
-        raise ValueError("numeric=True reads one number a row; leave out label_separator and allowed_labels.")
+        raise ValueError("numeric=True reads one number per row; leave out label_separator and allowed_labels.")
     if label_separator == "":
         raise ValueError('label_separator="" separates nothing; pass the character between labels, such as "|".')
     columns = _Columns(text, pair, label)
@@ -109,7 +108,7 @@ def read_rows(
 
 
 def _of_one_kind(found: list[tuple[str, Example | Dropped]]) -> list[Example | Dropped]:
-    """Where some labels are lists all must be: a plain one among them is more likely a broken list than a class."""
+    """If some labels are lists, all must be: a plain one among them is more likely a broken list than a class."""
     if not any(isinstance(one, Example) and isinstance(one.label, tuple) for _, one in found):
         return [one for _, one in found]
     return [
@@ -121,7 +120,7 @@ def _of_one_kind(found: list[tuple[str, Example | Dropped]]) -> list[Example | D
 
 
 def _check_lists(found: list[Example | Dropped]) -> None:
-    """A broken list is a bad row; where most are broken, the file has lists in a form of its own."""
+    """Raise an error if most lists are broken: the file then writes lists in another form."""
     broken = [one for one in found if isinstance(one, Dropped) and one.reason == _BROKEN_LIST]
     if len(broken) > sum(
         isinstance(one, Example) and isinstance(one.label, tuple) and one.label != () for one in found
@@ -145,9 +144,9 @@ class _Columns:
         for role, column in (("text", self.text), ("pair", self.pair), ("label", self.label)):
             is_column = isinstance(column, str | int) and not isinstance(column, bool)
             if (column is None and role == "text") or not (column is None or is_column):
-                raise TypeError(f"{role}={column!r} is no column; pass its name, or its number from 0.")
+                raise TypeError(f"{role}={column!r} is not a column; pass its name, or its number from 0.")
             if is_column and isinstance(column, int) and column < 0:
-                raise ValueError(f"{role}={column} is no column; numbers count from 0.")
+                raise ValueError(f"{role}={column} is not a column; numbers count from 0.")
 
     @property
     def asked(self) -> tuple[Column, Column | None, Column | None]:
@@ -155,11 +154,11 @@ class _Columns:
 
     def with_header(self, header: bool | str) -> bool:
         if header not in (True, False, "auto"):
-            raise ValueError(f"header={header!r} is none of True, False, 'auto'.")
+            raise ValueError(f"header={header!r}: expected True, False or 'auto'.")
         names = [column for column in self.asked if isinstance(column, str)]
         if header is False and names:
             raise ValueError(
-                f"header=False leaves columns without names, but {names} are asked for; pass numbers from 0."
+                f"header=False: the columns have no names, but {names} are asked for; pass numbers from 0."
             )
         return bool(names) if header == "auto" else bool(header)
 
@@ -192,7 +191,7 @@ def _example(
     """The example of a record, or the reason why there is none."""
     if record.problem:
         return record.problem
-    # More filled cells than the header names: a text holds the delimiter, and all after it would be read shifted.
+    # More filled cells than the header names: a text contains the delimiter, and the cells after it would be shifted.
     if width is not None and isinstance(record.cells, list) and any(str(cell).strip() for cell in record.cells[width:]):
         return "too many columns"
     try:
@@ -246,7 +245,7 @@ class _LabelReader:
         return label, "unknown label" if unknown else None
 
     def _classes(self, value: object) -> str | tuple[str, ...] | None:
-        """A class, or several; None for what looks like a list and is none."""
+        """A class, or several; `None` for what looks like a list but cannot be read as one."""
         if isinstance(value, str):
             value = _parse_list(value.strip())
             if isinstance(value, str) and self.separator is not None:
@@ -265,7 +264,7 @@ class _LabelReader:
 
 
 def _parse_list(cell: str) -> str | list | None:
-    """The list that a cell holds, or the cell where it holds none (a class such as [other]); None for a broken one."""
+    """The list in a cell, or the cell if it is not a list (a class such as [other]), or `None` for a broken list."""
     if cell.startswith("["):
         try:
             return json.loads(cell)

@@ -1,8 +1,7 @@
-"""Files of rows with any number of columns → records by the columns' names, broken ones with the reason.
+"""Read files with any number of columns into records by column name.
 
-Takes TSV, CSV, JSONL or JSON paths, gives a `NamedRecord` for every row. A room of its own because some tasks have more
-columns than a text, a second one and a label (`data/labelled_texts.py` knows those three): the endings of a story, a
-third sentence.
+Takes TSV, CSV, JSONL or JSON paths; gives a `NamedRecord` for every row, with the reason for a broken one. For tasks
+that have more columns than the text, pair and label of `data/labelled_texts.py`.
 """
 
 import re
@@ -33,11 +32,11 @@ class BadRow(Exception):
 
 
 def read_named(files: Iterable[str], *, header: bool = True) -> list[NamedRecord]:
-    """All rows of some files.
+    """Read all rows of some files.
 
     Args:
         files: From `file_list`: `.tsv`, `.txt`, `.csv`, `.jsonl`, `.json`, each also with `.gz`.
-        header: Whether the first line of a table names its columns; without it they have numbers alone, from 0.
+        header: Whether the first line of a table names its columns; otherwise they have only numbers, from 0.
 
     Example:
         >>> read_named(["stories.csv"])[0].cells["ending0"]  # doctest: +SKIP
@@ -47,7 +46,7 @@ def read_named(files: Iterable[str], *, header: bool = True) -> list[NamedRecord
 
 
 def make_examples(records: Iterable[NamedRecord], make: Callable[[dict[Any, Any], int], T]) -> Iterator[T | Dropped]:
-    """What `make` makes of each record, for `collect_rows`; a record for which it raises `BadRow` is dropped.
+    """Make an example of each record, for `collect_rows`. A record for which `make` raises `BadRow` is dropped.
 
     Args:
         records: From `read_named`.
@@ -63,7 +62,7 @@ def make_examples(records: Iterable[NamedRecord], make: Callable[[dict[Any, Any]
 
 
 def check_text(name: str, text: object, *, empty: bool = False) -> str:
-    """A text that is one; `BadRow` says what it is instead."""
+    """Return a text; raise `BadRow` if it is not a string, is empty, or is not valid UTF-8."""
     if not isinstance(text, str):
         raise BadRow(f"{name} is no string")
     if not empty and not text.strip():
@@ -82,7 +81,7 @@ def _read_file(path: str, header: bool) -> Iterator[NamedRecord]:
             raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
         names = [str(name).strip() for name in first.cells]
         if twice := sorted({name for name in names if name and names.count(name) > 1}):
-            raise ValueError(f"{path} has more than one column named {', '.join(twice)}; give each a name of its own.")
+            raise ValueError(f"{path} has more than one column named {', '.join(twice)}; give each a different name.")
     for record in records:
         yield _named(path, record, names, is_table)
 
@@ -98,7 +97,7 @@ def _named(path: str, record: Record, names: list[str] | None, is_table: bool) -
     cells: dict[Any, Any] = dict(enumerate(row))
     if names is None:
         return NamedRecord(path, record.line, cells)
-    # More filled cells than the header names: a text holds the delimiter, and all after it would be read shifted.
+    # More filled cells than the header names: a text contains the delimiter, and the cells after it would be shifted.
     if any(cell.strip() for cell in row[len(names) :]):
         return NamedRecord(path, record.line, {}, "too many columns")
     if len(row) < len(names):

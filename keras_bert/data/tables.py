@@ -1,8 +1,8 @@
-"""TSV, CSV, JSONL and JSON files → records with their line numbers, broken ones included.
+"""Read TSV, CSV, JSONL and JSON files into records with line numbers.
 
-Takes a path, gives a `Record` for every line that holds something. A room of its own because here alone is known how
-each format quotes, ends a line and breaks; `data/labelled_texts.py` knows what the columns mean. Bytes that are not
-UTF-8 come through as lone surrogates, so that they spoil only the row that uses them.
+Takes a path; gives a `Record` for every row, with the reason for a broken one. What the columns mean is decided
+elsewhere, for example in `data/labelled_texts.py`. Bytes that are not UTF-8 become lone surrogates, so that only the
+rows that contain them are dropped.
 """
 
 import csv
@@ -35,7 +35,7 @@ class Record:
 
 
 def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[str, ...]:
-    """One path or several as strings; an error where there is none.
+    """Turn one path or several into a tuple of strings. Raises an error if there are none.
 
     Example:
         >>> file_list("train.tsv")
@@ -48,11 +48,11 @@ def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[s
 
 
 def find_format(path: str | os.PathLike, format: str | None = None) -> str:
-    """The format of a file: the one asked for, or the one that its ending names.
+    """Find the format of a file: the given one, or the one that its ending names.
 
     Args:
-        path: The file. A final `.gz` is looked through, and `.txt` is read as TSV.
-        format: `"tsv"`, `"csv"`, `"jsonl"` or `"json"`, whatever the ending; None decides by the ending.
+        path: The file. A final `.gz` is ignored, and `.txt` is read as TSV.
+        format: `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; `None` decides by the ending.
 
     Example:
         >>> find_format("reviews.csv.gz")
@@ -61,29 +61,27 @@ def find_format(path: str | os.PathLike, format: str | None = None) -> str:
     known = sorted(set(SUFFIXES.values()))
     if format is not None:
         if format not in known:
-            raise ValueError(f"format={format!r} is not one of {', '.join(known)}.")
+            raise ValueError(f"format={format!r}: expected one of {', '.join(map(repr, known))}.")
         return format
     path = Path(path)
     suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
     if suffix not in SUFFIXES:
-        if not path.exists():  # often a folder's name with a slip in it, which no ending would mend
-            raise FileNotFoundError(f"{path} is not there; expected a file or a folder of this name.")
+        if not path.exists():  # often a mistyped folder: an ending would not help
+            raise FileNotFoundError(f"{path} does not exist; expected a file or a folder.")
         endings = ", ".join(SUFFIXES)
-        raise ValueError(
-            f"{path} ends in none of {endings} (or .gz after it); pass format='tsv' or another of {known}."
-        )
+        raise ValueError(f"{path} does not end in one of {endings} (also with .gz); pass format=, one of {known}.")
     return SUFFIXES[suffix]
 
 
 def read_records(
     path: str | os.PathLike, *, format: str | None = None, delimiter: str | None = None
 ) -> Iterator[Record]:
-    """All rows of a file, the header among them.
+    """Read all rows of a file, including the header.
 
     Args:
         path: A file, gzipped or not.
         format: See `find_format`.
-        delimiter: What stands between the cells of a CSV file, if it is no comma. A TSV file has tabs and no quoting:
+        delimiter: The delimiter of a CSV file, if it is not a comma. A TSV file has tabs and no quoting:
             a file with tabs and quotes is `format="csv", delimiter="\\t"`.
 
     Example:
@@ -108,7 +106,7 @@ def _read_text(path: str | os.PathLike) -> str:
         with opened(path, "rb") as file:
             content = file.read()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is no whole gzip file ({error}); fetch or compress it again.") from error
+        raise ValueError(f"{path} is not a complete gzip file ({error}); download or compress it again.") from error
     if content.startswith(_UTF16_MARKS):
         raise ValueError(f"{path} is UTF-16; save it as UTF-8.")
     return content.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="surrogateescape")
@@ -121,7 +119,7 @@ def _line_records(lines: list[str], parse: Callable[[str], list | dict | None]) 
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r")
         if not line.strip(" "):
-            if len(lines) > 1:  # else the file is empty
+            if len(lines) > 1:  # otherwise the file is empty
                 yield Record(number, None, "blank line")
             continue
         cells = parse(line)
@@ -143,7 +141,7 @@ def _json_cells(line: str) -> list | dict | None:
 def _csv_records(lines: list[str], delimiter: str) -> Iterator[Record]:
     start = 0
     while start < len(lines):
-        # Strict: a quote that is never closed must not swallow the rest of the file as one long text.
+        # Strict: with a quote that is never closed, the rest of the file would become one long text.
         reader = csv.reader((line + "\n" for line in lines[start:]), delimiter=delimiter, strict=True)
         done = 0
         try:
@@ -164,11 +162,13 @@ def _json_records(content: str, path: str | os.PathLike) -> Iterator[Record]:
     try:
         entries = json.loads(content)
     except ValueError as error:
-        raise ValueError(f"{path} is no JSON document ({error}); with an object a line it is format='jsonl'.") from None
+        raise ValueError(
+            f"{path} is not a JSON document ({error}); a file with an object per line is format='jsonl'."
+        ) from None
     if isinstance(entries, dict):
         entries = list(entries.values())
     if not isinstance(entries, list):
-        raise ValueError(f"{path} holds a JSON {type(entries).__name__}, expected a list or a dictionary of rows.")
+        raise ValueError(f"{path} contains a JSON {type(entries).__name__}; expected a list or a dictionary of rows.")
     for number, entry in enumerate(entries, start=1):
         is_row = isinstance(entry, list | dict)
         yield Record(number, entry if is_row else None, None if is_row else "not a JSON object")

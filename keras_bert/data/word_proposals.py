@@ -1,9 +1,8 @@
-"""A word in its text → words that could stand in its place.
+"""Propose words that could replace a word in a text.
 
-Takes blanks (a text's ids and where the word is), gives for each a list of whole words of the vocabulary, the best
-first. `MaskedLMProposals` asks a masked language model; `NearestWords` looks in the token table and serves encoders
-that carry no MLM head, such as MiniLM. A room of its own because proposing knows models, and nothing of copies and
-labels.
+Takes blanks (the ids of a text and the place of the word); gives for each a list of whole words of the vocabulary, the
+best first. `MaskedLMProposals` asks a masked language model. `NearestWords` searches the token table, for encoders
+without an MLM head, such as MiniLM.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from keras_bert.text.tokenizer import BertTokenizer
 
 
 class Blank(NamedTuple):
-    """A word to find others for: the ids of its text, its pieces `ids[begin:end]`, and the other text of a pair."""
+    """A word to replace: the ids of its text, its pieces `ids[begin:end]`, and the other text of a pair."""
 
     ids: list[int]
     begin: int
@@ -28,7 +27,7 @@ class Blank(NamedTuple):
 
 
 class Proposer(Protocol):
-    """What proposes words: anything with a tokenizer that gives, for each blank, words in order of preference."""
+    """Proposes words: has a tokenizer, and gives for each blank a list of words, the best first."""
 
     tokenizer: BertTokenizer
 
@@ -36,7 +35,7 @@ class Proposer(Protocol):
 
 
 def is_word(text: str) -> bool:
-    """Whether a text is made of letters alone, and not of a single Latin one.
+    """Whether a text consists of letters only, and is not a single Latin letter.
 
     Example:
         >>> [is_word(text) for text in ("word", "x", "中", "3rd", "##ing")]
@@ -49,18 +48,18 @@ def is_word(text: str) -> bool:
 
 
 class NearestWords:
-    """Proposes the nearest neighbours in the token table, by cosine, whatever stands around a word.
+    """Proposes the nearest neighbours in the token table, by cosine. The text around the word is not used.
 
-    In a token table opposites are neighbours too (`worst` and `best`): keep the words that carry the label, or ask for
-    more similarity.
+    In a token table opposites are neighbours too (`worst` and `best`): keep the words that carry the label, or require
+    a higher similarity.
 
     Args:
         encoder: Any model with a token table, from `load_encoder` or `load_model`.
         tokenizer: Its tokenizer.
-        top_k: The most words to propose.
-        min_similarity: Neighbours whose cosine is less are not proposed; a word may then have none.
-        several_pieces: Whether words of several pieces have neighbours too, those of their pieces' mean. These are
-            often neighbours of the first piece alone (`over`, `##wr`, `##ough`, `##t` is near `under`), hence off.
+        top_k: Maximum number of words to propose.
+        min_similarity: Neighbours with a smaller cosine are not proposed; a word may then have none.
+        several_pieces: Whether words of several pieces have neighbours too, by the mean of their pieces. These are
+            often neighbours of the first piece only (`over`, `##wr`, `##ough`, `##t` is near `under`).
 
     Example:
         ```python
@@ -92,7 +91,7 @@ class NearestWords:
     def __call__(self, blanks: Sequence[Blank]) -> list[list[str]]:
         words = [tuple(blank.ids[blank.begin : blank.end]) for blank in blanks]
         new = list(dict.fromkeys(word for word in words if word not in self._found))
-        for start in range(0, len(new), 512):  # some 50 MB of similarities at a time
+        for start in range(0, len(new), 512):  # limits the memory for similarities
             self._find(new[start : start + 512])
         return [self._found[word] if self.several_pieces or len(word) == 1 else [] for word in words]
 
@@ -101,7 +100,7 @@ class NearestWords:
         ids = self.tokenizer(word).numpy().tolist()
         return self([Blank(ids, 0, len(ids))])[0]
 
-    def _find(self, words):
+    def _find(self, words: Sequence[tuple[int, ...]]) -> None:
         vectors = np.stack([self._directions[list(word)].mean(axis=0) for word in words])
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
         similarities = vectors @ self._candidates  # [words, candidates]
@@ -112,17 +111,17 @@ class NearestWords:
 
 
 class MaskedLMProposals:
-    """Proposes what a masked language model would write where the word stands.
+    """Proposes what a masked language model predicts in the place of the word.
 
     The word, of one piece or of several, becomes one `[MASK]`, and whole words of the vocabulary are proposed.
 
     Args:
         model: A model with an MLM head, from `load_model` or `bert_model(config, "masked_lm")`.
         tokenizer: Its tokenizer.
-        top_k: The most words to propose.
-        show_original: Whether the model reads the text itself as second segment, as in TinyBERT: proposals then stay
-            near the word. Without it, the other text of a pair takes that place.
-        sequence_length: The most tokens that the model reads around a word; `None` is 128, or what the model takes.
+        top_k: Maximum number of words to propose.
+        show_original: Whether the model reads the text itself as second segment, as in TinyBERT: proposals are then
+            closer to the word. Without it, the second segment is the other text of a pair.
+        sequence_length: Maximum number of tokens that the model reads; `None` is 128, or the model's maximum if less.
         batch_size: How many words are masked at a time.
 
     Example:
@@ -157,8 +156,8 @@ class MaskedLMProposals:
             return []
         rows = [self._mask(blank) for blank in blanks]
         tokenized = self._tokenized([row[0] for row in rows], [row[1] for row in rows])
-        positions = np.array([[1 + row[2]] for row in rows], np.int32)  # [CLS] stands before
-        # Fixed widths and full batches: XLA compiles each width once, however many texts there are.
+        positions = np.array([[1 + row[2]] for row in rows], np.int32)  # after [CLS]
+        # Fixed widths and full batches: XLA compiles each width once.
         boundaries = sorted({*(2**n for n in range(4, 12) if 2**n < self.sequence_length), self.sequence_length})
         batches, order = length_sorted_batches(
             tokenized, batch_size=self.batch_size, boundaries=boundaries, fill_last=True
@@ -171,14 +170,14 @@ class MaskedLMProposals:
         places = restore_order(np.arange(len(order)), order)
         return [proposed[place] for place in places]
 
-    def _choose(self, blank, scores):
+    def _choose(self, blank: Blank, scores: np.ndarray) -> list[str]:
         scores = np.where(self._allowed, scores[: len(self._allowed)], -np.inf)
         if blank.end - blank.begin == 1:
             scores[blank.ids[blank.begin]] = -np.inf
         return [self.tokenizer.id_to_token(index) for index in _best(scores, self.top_k)]
 
-    def _mask(self, blank):
-        """The ids with one mask for the word, what the model reads beside them, and where the mask stands."""
+    def _mask(self, blank: Blank) -> tuple[list[int], list[int] | None, int]:
+        """The ids with one mask for the word, the second segment, and the place of the mask."""
         masked = [*blank.ids[: blank.begin], self.tokenizer.mask_id, *blank.ids[blank.end :]]
         beside = blank.ids if self.show_original else blank.companion
         room = self.sequence_length - (2 if beside is None else 3)
@@ -188,21 +187,19 @@ class MaskedLMProposals:
             beside = beside[low : low + size] if self.show_original else beside[:size]
         return masked[low : low + size], beside, blank.begin - low
 
-    def _tokenized(self, firsts, seconds):
-        tokenizer, sides = self.tokenizer, (firsts, None if seconds[0] is None else seconds)
-        arrays = []
-        for side in sides:
-            arrays += [None, None] if side is None else [np.concatenate(side).astype(np.int32), _splits(side)]
-        return TokenizedTexts(*arrays, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id, pad_id=tokenizer.pad_id)
+    def _tokenized(self, firsts: list[list[int]], seconds: list[list[int] | None]) -> TokenizedTexts:
+        special = {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+        given = [second for second in seconds if second is not None]  # all of them, or none
+        return TokenizedTexts(*_flat(firsts), *(_flat(given) if given else (None, None)), **special)
 
 
-def _score_masks(model):
-    """The model with its MLM head at one position alone: over all of them the scores would fill the memory."""
+def _score_masks(model: keras.Model) -> keras.Model:
+    """The model with its MLM head at one position only: the scores of all positions would need too much memory."""
     names = {layer.name for layer in model.layers}
     if not {"mlm_transform", "mlm_bias"} <= names or "masked_positions" in model.input:
         raise ValueError(
             f"{model.name} has no MLM head over all tokens; load a checkpoint that has one with load_model, or use "
-            "NearestWords, which needs the token table alone."
+            "NearestWords, which needs only the token table."
         )
     positions = keras.Input((1,), dtype="int32", name="masked_positions")
     transform = model.get_layer("mlm_transform")
@@ -211,31 +208,32 @@ def _score_masks(model):
     return keras.Model({**model.input, "masked_positions": positions}, scores, name="score_masks")
 
 
-def _ordinary_words(tokenizer):
+def _ordinary_words(tokenizer: BertTokenizer) -> np.ndarray:
     """For each id, whether it is a whole word of letters: no special token, no piece, no number, no punctuation."""
     return np.array([is_word(token) for token in tokenizer.vocabulary])
 
 
-def _best(scores, count):
-    """The places of the highest scores, the highest first; what is −inf is not among them."""
+def _best(scores: np.ndarray, count: int) -> list[int]:
+    """The indices of the highest scores, the highest first, without those that are −inf."""
     count = min(count, len(scores))
     places = np.argpartition(-scores, count - 1)[:count]
     places = places[np.lexsort((places, -scores[places]))]
     return places[scores[places] > -np.inf].tolist()
 
 
-def _splits(lists):
-    return np.cumsum([0, *map(len, lists)], dtype=np.int64)
+def _flat(lists: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all lists one after the other, and where each begins."""
+    return np.concatenate(lists).astype(np.int32), np.cumsum([0, *map(len, lists)], dtype=np.int64)
 
 
-def _check_top_k(top_k):
+def _check_top_k(top_k: int) -> int:
     if top_k < 1:
-        raise ValueError(f"top_k={top_k}: expected the number of words to propose, at least 1.")
+        raise ValueError(f"top_k={top_k}: expected at least 1 word to propose.")
     return top_k
 
 
-def _check_vocabulary(size, tokenizer):
+def _check_vocabulary(size: int, tokenizer: BertTokenizer) -> None:
     if size < tokenizer.vocabulary_size:
         raise ValueError(
-            f"The model knows {size} tokens, the tokenizer {tokenizer.vocabulary_size}; pass the model's own tokenizer."
+            f"The model has {size} tokens, the tokenizer {tokenizer.vocabulary_size}; pass the model's own tokenizer."
         )

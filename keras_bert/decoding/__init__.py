@@ -1,8 +1,4 @@
-"""Arrays → answers: NumPy alone, shared by the Keras models and the device runtime.
-
-A file for each kind of answer. A room of its own because a phone has no Keras: whatever turns numbers into answers must
-stand here once, or the two would drift apart.
-"""
+"""Turns a model's outputs into answers, with NumPy only: the Keras models and the device runtime share it."""
 
 from keras_bert.decoding.labels import (
     Label,

@@ -1,8 +1,7 @@
-"""Logits of words → entities with their places in the text: Viterbi, probabilities, and the merging of windows.
+"""Finds entities in the logits of words: Viterbi, probabilities, and the merging of windows.
 
-Takes `[words, tags]` logits and the scores of `transition_scores`, gives tags and `Entity`. A softmax head and a CRF
-are decoded by the same code: to the former all legal transitions score alike. A room of its own because the Keras
-tagger and the device runtime both answer by it.
+Takes `[words, tags]` logits and the scores of `transition_scores`, and gives tags and `Entity`. The same code decodes a
+softmax head and a CRF: for a softmax head, all legal transitions have the same score.
 """
 
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from keras_bert.decoding.tags import NEVER, OUTSIDE, continues, split_known_tag,
 
 @dataclass(frozen=True)
 class Entity:
-    """A stretch of a text and what it names: `text == the_whole_text[start:end]`, in characters."""
+    """A part of a text and its kind: `text == the_whole_text[start:end]`, in characters."""
 
     text: str
     label: str
@@ -31,10 +30,10 @@ class Entity:
 
 
 def widest_context(pieces: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """For each piece of the texts: its place among the tokens of all windows where it sees most on both sides.
+    """Return, for each piece of the texts, the token of the windows that has the most context on both sides.
 
     Args:
-        pieces: The number of the piece that each token of the windows is, from 0, window after window.
+        pieces: The number of the piece, from 0, of each token of the windows, window after window.
         splits: Where each window begins and ends.
 
     Example:
@@ -44,7 +43,7 @@ def widest_context(pieces: np.ndarray, splits: np.ndarray) -> np.ndarray:
     lengths = np.diff(splits)
     within = np.arange(len(pieces)) - np.repeat(splits[:-1], lengths)
     length = np.repeat(lengths, lengths)
-    # As in the original BERT: the smaller side counts, and at a tie the longer window.
+    # As in the original BERT: the smaller side decides; of equal ones the longer window.
     context = np.minimum(within, length - 1 - within) + 0.01 * length
     order = np.lexsort((np.arange(len(pieces)), -context, pieces))
     return order[np.unique(pieces[order], return_index=True)[1]]
@@ -54,7 +53,7 @@ def widest_context(pieces: np.ndarray, splits: np.ndarray) -> np.ndarray:
 
 
 def best_path(logits: np.ndarray, scores: np.ndarray) -> np.ndarray:
-    """The best sequence of tags (Viterbi).
+    """Return the best sequence of tags (Viterbi).
 
     Args:
         logits: `[words, C]`.
@@ -69,7 +68,7 @@ def best_path(logits: np.ndarray, scores: np.ndarray) -> np.ndarray:
         return np.zeros(0, np.int64)
     likeliest = logits.argmax(axis=1)
     stops = np.concatenate([[count], likeliest, [count]])
-    if scores.max() <= 0 and not scores[stops[:-1], stops[1:]].any():  # each word's best tag, and nothing lost between
+    if scores.max() <= 0 and not scores[stops[:-1], stops[1:]].any():  # each word's best tag, without a penalty
         return likeliest
     best, back = logits[0] + scores[count, :count], np.zeros(logits.shape, np.int64)
     for place in range(1, len(logits)):
@@ -84,7 +83,7 @@ def best_path(logits: np.ndarray, scores: np.ndarray) -> np.ndarray:
 
 
 def path_score(logits: np.ndarray, scores: np.ndarray, path: np.ndarray) -> float:
-    """The sum of the logits and transitions along a path.
+    """Return the sum of the logits and transitions along a path.
 
     Example:
         >>> path_score(np.array([[0.0, 1.0], [0.5, 0.0]]), np.zeros((3, 3)), np.array([1, 0]))
@@ -96,7 +95,7 @@ def path_score(logits: np.ndarray, scores: np.ndarray, path: np.ndarray) -> floa
 
 
 def log_partition(logits: np.ndarray, scores: np.ndarray) -> float:
-    """The logarithm of the sum over all paths of `exp(path_score)`.
+    """Return the logarithm of the sum of `exp(path_score)` over all paths.
 
     Example:
         >>> round(log_partition(np.zeros((3, 2)), np.zeros((3, 3))), 6)  # 8 paths
@@ -110,10 +109,10 @@ def log_partition(logits: np.ndarray, scores: np.ndarray) -> float:
 def span_probabilities(
     logits: np.ndarray, scores: np.ndarray, path: np.ndarray, tags: Sequence[str], spans: Sequence[tuple]
 ) -> list[float]:
-    """How likely it is, by all paths, that each span has the tags of `path` and ends where it does.
+    """Return, over all paths, the probability that each span has the tags of `path` and ends where it does.
 
-    For a softmax head without constraints that is the product of its words' probabilities, times that of the next word
-    not going on.
+    For a softmax head without constraints it is the product of its words' probabilities and of the probability that the
+    next word does not continue the span.
 
     Example:
         >>> logits = np.log([[0.2, 0.8], [0.5, 0.5]])
@@ -140,7 +139,7 @@ def span_probabilities(
     return found
 
 
-def _forward(logits, scores):
+def _forward(logits: np.ndarray, scores: np.ndarray) -> np.ndarray:
     sums = np.empty(logits.shape)
     sums[0] = logits[0] + scores[-1, :-1]
     for place in range(1, len(logits)):
@@ -148,7 +147,7 @@ def _forward(logits, scores):
     return sums
 
 
-def _backward(logits, scores):
+def _backward(logits: np.ndarray, scores: np.ndarray) -> np.ndarray:
     sums = np.empty(logits.shape)
     sums[-1] = scores[:-1, -1]
     for place in range(len(logits) - 1, 0, -1):
@@ -156,7 +155,7 @@ def _backward(logits, scores):
     return sums
 
 
-def _log_sum(values, axis):
+def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:
     highest = values.max(axis=axis, keepdims=True)
     return np.squeeze(highest, axis) + np.log(np.exp(values - highest).sum(axis=axis))
 
@@ -167,13 +166,13 @@ def _log_sum(values, axis):
 def find_entities(
     text: str, words: Sequence[tuple], logits: np.ndarray, tags: Sequence[str], scores: np.ndarray
 ) -> list[Entity]:
-    """The entities of one text, from left to right.
+    """Return the entities of one text, from left to right.
 
     Args:
         text: The text.
-        words: For each row of the logits: `(word, start, end)`, as `split_words` gives them. Words that the tokenizer
-            turned into nothing are left out of both.
-        logits: `[words, C]`: those of each word's first piece.
+        words: For each row of the logits: `(word, start, end)`, as `split_words` gives them. Words without tokens are
+            left out of both.
+        logits: `[words, C]`: the logits of each word's first piece.
         tags: The tags, in the order of the logits.
         scores: From `transition_scores`.
 
@@ -196,7 +195,7 @@ def find_entities(
 
 
 def fill_tags(tags: Sequence[str], present: np.ndarray) -> list[str]:
-    """Tags of all words, from those of the words that have any: a gap within an entity belongs to it.
+    """Return the tags of all words from those of the words that have one; a gap within an entity belongs to it.
 
     Example:
         >>> fill_tags(["B-PER", "I-PER", "O"], np.array([True, False, True, True, False]))
@@ -217,7 +216,7 @@ def fill_tags(tags: Sequence[str], present: np.ndarray) -> list[str]:
 
 @dataclass(frozen=True)
 class Command:
-    """An understood command: what is wanted, how likely that is, and with what.
+    """A command: its intent, the probability of the intent, and its slots.
 
     Example:
         >>> print(Command("set_alarm", 0.98, (Entity("six", "time", 11, 14, 0.97),)))

@@ -1,4 +1,4 @@
-"""Logits → labels with their probabilities: the answers of classifiers."""
+"""Turns the logits of classifiers into labels with their probabilities."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Label:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities over the last axis.
+    """Return probabilities over the last axis.
 
     Example:
         >>> softmax(np.array([0.0, 0.0])).tolist()
@@ -29,7 +29,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """A probability for each number by itself, where several labels may hold at once.
+    """Return a probability for each number separately, for several labels at once.
 
     Example:
         >>> sigmoid(np.array([0.0])).tolist()
@@ -39,9 +39,9 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
 
 
 def inverse_sigmoid(probabilities: np.ndarray) -> np.ndarray:
-    """The numbers that `sigmoid` gives these probabilities for.
+    """Return the logits that have these probabilities, the inverse of `sigmoid`.
 
-    Between −87 and 16.6, which is all that float32 can tell apart: a probability over that has become 1.
+    They are limited to the range in which float32 probabilities are neither 0 nor 1.
 
     Example:
         >>> inverse_sigmoid(np.array([0.5])).tolist()
@@ -53,7 +53,7 @@ def inverse_sigmoid(probabilities: np.ndarray) -> np.ndarray:
 
 
 def rank_labels(logits: np.ndarray, labels: Sequence[str]) -> list[Label]:
-    """All classes of one text, the likeliest first.
+    """Return all classes of one text, the likeliest first.
 
     Example:
         >>> [str(label) for label in rank_labels(np.array([0.0, 3.0]), ["no", "yes"])]
@@ -61,14 +61,14 @@ def rank_labels(logits: np.ndarray, labels: Sequence[str]) -> list[Label]:
     """
     if np.shape(logits) != (len(labels),):
         raise ValueError(
-            f"logits have shape {np.shape(logits)} but there are {len(labels)} labels; "
-            "the labels must be those of the model, in its order."
+            f"The logits have shape {np.shape(logits)}, but there are {len(labels)} labels; "
+            "pass the labels of the model, in its order."
         )
     return sort_labels(softmax(np.asarray(logits, dtype=np.float64)), labels)
 
 
 def sort_labels(probabilities: np.ndarray, labels: Sequence[str]) -> list[Label]:
-    """All classes with their probabilities, the likeliest first.
+    """Return all classes with their probabilities, the likeliest first.
 
     Example:
         >>> [str(label) for label in sort_labels(np.array([0.25, 0.75]), ["no", "yes"])]
@@ -79,7 +79,7 @@ def sort_labels(probabilities: np.ndarray, labels: Sequence[str]) -> list[Label]
 
 
 def choose_labels(probabilities: np.ndarray, labels: Sequence[str], *, threshold: float = 0.5) -> list[Label]:
-    """The classes that hold, where several may: those with at least the threshold's probability, the likeliest first.
+    """Return the classes whose probability is at least the threshold, the likeliest first.
 
     Example:
         >>> [str(label) for label in choose_labels(np.array([0.9, 0.1, 0.95]), ["a", "b", "c"])]
@@ -89,7 +89,7 @@ def choose_labels(probabilities: np.ndarray, labels: Sequence[str], *, threshold
 
 
 def mean_by_owner(values: np.ndarray, owners: np.ndarray) -> np.ndarray:
-    """The mean over the rows of each text, `[rows, …]` → `[texts, …]`: a long text has several windows.
+    """Return the mean over the rows (windows) of each text: `[texts, …]` from `[rows, …]`.
 
     Example:
         >>> mean_by_owner(np.array([[1.0], [3.0], [5.0]]), np.array([0, 0, 1])).tolist()
@@ -104,7 +104,7 @@ def mean_by_owner(values: np.ndarray, owners: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class AspectPolarity:
-    """What a text says of an aspect, with its probability."""
+    """The opinion of a text about an aspect, with its probability."""
 
     aspect: str
     label: str
@@ -115,7 +115,7 @@ class AspectPolarity:
 
 
 def choose_polarities(logits: np.ndarray, labels: Sequence[str], aspects: Sequence[str]) -> list[AspectPolarity]:
-    """The likeliest polarity of each aspect, from logits `[aspects, classes]`.
+    """Return the likeliest polarity of each aspect, from logits `[aspects, classes]`.
 
     Example:
         >>> print(choose_polarities(np.array([[0.0, 3.0]]), ["negative", "positive"], ["food"])[0])
@@ -127,7 +127,7 @@ def choose_polarities(logits: np.ndarray, labels: Sequence[str], aspects: Sequen
 
 @dataclass(frozen=True)
 class Choice:
-    """One of the choices of a question, its place among them, and the probability that it is the right one."""
+    """One of the choices of a question, its index, and the probability that it is the right one."""
 
     text: str
     index: int
@@ -138,10 +138,10 @@ class Choice:
 
 
 def rank_choices(scores: np.ndarray, choices: Sequence[str]) -> list[Choice]:
-    """All choices of one question, the likeliest first.
+    """Return all choices of one question, the likeliest first.
 
     Args:
-        scores: A number for each choice, `[choices]`.
+        scores: A score for each choice, `[choices]`.
         choices: Their texts.
 
     Example:
@@ -149,7 +149,7 @@ def rank_choices(scores: np.ndarray, choices: Sequence[str]) -> list[Choice]:
         ['on foot (95%)', 'by boat (5%)']
     """
     if np.shape(scores) != (len(choices),):
-        raise ValueError(f"There are scores of shape {np.shape(scores)} for {len(choices)} choices; expected one each.")
+        raise ValueError(f"Got scores of shape {np.shape(scores)} for {len(choices)} choices; expected one for each.")
     probabilities = softmax(np.asarray(scores, np.float64))
     order = np.argsort(-probabilities, kind="stable")
     return [Choice(choices[index], int(index), float(probabilities[index])) for index in order]

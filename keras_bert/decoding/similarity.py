@@ -1,7 +1,6 @@
-"""Vectors → what is near: cosines, and the texts of a collection that answer a query.
+"""Compares vectors by their cosine, and searches a collection for the nearest ones.
 
-NumPy alone, so that a device can search with the vectors that its model file gives. A room of its own because a
-collection is larger than a batch: it is gone through in parts, and only the best of each part are kept.
+A collection may be large, so it is searched in parts, and only the best results of each part are kept.
 """
 
 from collections.abc import Sequence
@@ -9,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_SMALLEST = 1e-12  # the same in the model's graph: a vector of zeros stays one
+_SMALLEST = 1e-12  # as in the model's graph; a vector of zeros stays a vector of zeros
 
 
 @dataclass(frozen=True)
 class Hit:
-    """What a search found: its place in the collection, its cosine with the query, and its text where it is known."""
+    """A result of a search: its index in the collection, its cosine with the query, and its text if it is known."""
 
     index: int
     score: float
@@ -25,7 +24,7 @@ class Hit:
 
 
 def normalize_vectors(vectors: np.ndarray) -> np.ndarray:
-    """Vectors of length 1, float32.
+    """Return the vectors scaled to length 1, float32.
 
     Example:
         >>> normalize_vectors(np.array([[3.0, 4.0]])).round(3).tolist()
@@ -36,7 +35,7 @@ def normalize_vectors(vectors: np.ndarray) -> np.ndarray:
 
 
 def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The cosine of each vector with each other, `[n, H]` and `[m, H]` → `[n, m]`.
+    """Return the cosine of each vector of `first [n, H]` with each of `second [m, H]`, as `[n, m]`.
 
     Example:
         >>> cosine_matrix(np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])).round(3).tolist()
@@ -45,8 +44,8 @@ def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     first, second = np.asarray(first), np.asarray(second)
     if first.ndim != 2 or second.ndim != 2 or first.shape[1] != second.shape[1]:
         raise ValueError(
-            f"The vectors have shapes {list(first.shape)} and {list(second.shape)}; expected [n, H] and [m, H], from "
-            "the same model."
+            f"The vectors have shapes {list(first.shape)} and {list(second.shape)}; expected [n, H] and [m, H]: pass "
+            "vectors of the same model."
         )
     return normalize_vectors(first) @ normalize_vectors(second).T
 
@@ -59,13 +58,13 @@ def search_vectors(
     texts: Sequence[str] | None = None,
     part: int = 16_384,
 ) -> list[list[Hit]]:
-    """The vectors of a collection that are nearest to each query, the nearest first.
+    """Return the vectors of a collection that are nearest to each query, the nearest first.
 
     Args:
         queries: `[n, H]`.
         collection: `[m, H]`.
-        top: How many to give for each query.
-        texts: The texts of the collection, to be given with the hits.
+        top: The number of hits for each query.
+        texts: The texts of the collection, which the hits then have.
         part: How many vectors of the collection are compared at a time.
 
     Example:
@@ -77,14 +76,14 @@ def search_vectors(
     if top < 1:
         raise ValueError(f"top={top}: expected at least 1 hit for each query.")
     if texts is not None and len(texts) != len(collection):
-        raise ValueError(f"There are {len(texts):,} texts for {len(collection):,} vectors; expected one for each.")
+        raise ValueError(f"Got {len(texts):,} texts for {len(collection):,} vectors; expected one for each.")
     places = np.zeros((len(queries), 0), np.int64)
     scores = np.zeros((len(queries), 0), np.float32)
     for begin in range(0, len(collection), part):
         more = cosine_matrix(queries, collection[begin : begin + part])
         places = np.concatenate([places, np.broadcast_to(begin + np.arange(more.shape[1]), more.shape)], axis=1)
         scores = np.concatenate([scores, more], axis=1)
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :top]  # of equals the first in the collection
+        best = np.argsort(-scores, axis=1, kind="stable")[:, :top]  # of equal ones the first in the collection
         places, scores = (np.take_along_axis(values, best, axis=1) for values in (places, scores))
     return [
         [

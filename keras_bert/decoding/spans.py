@@ -1,8 +1,8 @@
-"""Start and end logits → answers: exact substrings of a context, over all the windows it was read in.
+"""Finds answers in start and end logits: exact substrings of a context, over all of its windows.
 
-Takes the logits of a question's windows and where its tokens stand in the context, gives the best spans with their
-character offsets. What the original BERT does for SQuAD: a span counts in the window that shows most around its first
-token, and "no answer" is the score of [CLS] in the window that is least sure of it.
+Takes the logits of a question's windows and the offsets of the tokens in the context, and gives the best spans with
+their character offsets. As in the original BERT for SQuAD, a span is scored in the window that has the most context
+around its first token, and "no answer" has the lowest score of [CLS] over the windows.
 """
 
 import unicodedata
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# How much better "no answer" is where there is no span at all: as far as masked tokens are from others.
+# How much better "no answer" is if there is no span at all: as much as the bias of a masked token.
 _NO_SPAN = 120.0
 
 
@@ -19,13 +19,13 @@ _NO_SPAN = 120.0
 
 @dataclass(frozen=True)
 class Answer:
-    """A part of a context: `text` is `context[start:end]`. No answer has no text, and is false.
+    """A part of a context: `text` is `context[start:end]`. "No answer" has an empty text and is false.
 
     Args:
-        text: The words.
-        start: Where they begin, in characters of the context.
-        end: Where they end.
-        probability: Over all spans that could have been answered, and no answer.
+        text: The text of the answer.
+        start: Where it begins, in characters of the context.
+        end: Where it ends.
+        probability: The probability over all possible spans and "no answer".
         score: Start logit + end logit.
 
     Example:
@@ -54,7 +54,7 @@ class Passage:
         context: The text.
         starts, ends: Where each token begins and ends in it, in characters, `[tokens]`.
         windows: The first token and the number of tokens of each window, `[windows, 2]`, from `context_windows`.
-        first: The place of a window's first token in its row, behind `[CLS] question [SEP]`.
+        first: The index of a window's first token in its row, after `[CLS] question [SEP]`.
     """
 
     context: str
@@ -66,18 +66,18 @@ class Passage:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The best spans of a context, the best first, and what speaks for no answer."""
+    """The best spans of a context, the best first, and "no answer" with its score."""
 
     spans: tuple[Answer, ...]
     nothing: Answer
 
     @property
     def margin(self) -> float:
-        """How much better no answer is than the best span."""
+        """How much higher "no answer" scores than the best span."""
         return self.nothing.score - self.spans[0].score if self.spans else _NO_SPAN
 
     def ranked(self, threshold: float | None) -> list[Answer]:
-        """The answers, the best first; no answer among them, and first where its margin is over the threshold.
+        """Return the answers, the best first; "no answer" comes before spans that it beats by more than the threshold.
 
         Without a threshold there is always an answer, unless the context has no words.
         """
@@ -87,7 +87,7 @@ class Candidates:
         return [*self.spans[:place], self.nothing, *self.spans[place:]]
 
     def best(self, threshold: float | None, n_best: int | None) -> Answer | list[Answer]:
-        """The best answer, or that many of the best where a number is given."""
+        """Return the best answer, or a list of the `n_best` best ones."""
         ranked = self.ranked(threshold)
         return ranked[0] if n_best is None else ranked[:n_best]
 
@@ -96,12 +96,12 @@ class Candidates:
 
 
 def context_windows(num_tokens: int, room: int, stride: int) -> np.ndarray:
-    """The first token and the number of tokens of each window over a context, `[windows, 2]`; every token is in one.
+    """Return the first token and the number of tokens of each window over a context, `[windows, 2]`.
 
     Args:
-        num_tokens: Tokens of the context.
-        room: The most tokens of a window.
-        stride: How many tokens further the next window begins; more than the room is as much as the room.
+        num_tokens: The number of tokens of the context.
+        room: The largest number of tokens in a window.
+        stride: How many tokens after one window the next one begins, at most `room`.
 
     Example:
         >>> context_windows(10, room=6, stride=3).tolist()
@@ -115,7 +115,7 @@ def context_windows(num_tokens: int, room: int, stride: int) -> np.ndarray:
 
 
 def max_context(windows: np.ndarray, num_tokens: int) -> np.ndarray:
-    """The window that shows most around each token, `[tokens]`: the side that shows less decides, then the length.
+    """Return, for each token, the window with the most context: the smaller side decides, then the length.
 
     Example:
         >>> max_context(np.array([[0, 6], [3, 6], [6, 4]]), 10).tolist()
@@ -132,12 +132,12 @@ def max_context(windows: np.ndarray, num_tokens: int) -> np.ndarray:
 
 
 def span_scores(logits: np.ndarray, can_start: np.ndarray, max_length: int) -> np.ndarray:
-    """The scores of all spans of a window, `[L, K]`: those that begin at token i and have k + 1 tokens.
+    """Return the scores of all spans of a window, `[L, K]`: of those that begin at token i and have k + 1 tokens.
 
     Args:
         logits: Start and end logits of the window's context, `[L, 2]`.
         can_start: Whether a span may begin at a token, `[L]`.
-        max_length: The most tokens of a span; K is this, or L where that is less.
+        max_length: The largest number of tokens in a span; K is the smaller one of it and L.
 
     Example:
         >>> span_scores(np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([True, True]), 30).tolist()
@@ -152,13 +152,13 @@ def span_scores(logits: np.ndarray, can_start: np.ndarray, max_length: int) -> n
 
 
 def find_answers(logits: np.ndarray, passage: Passage, *, n_best: int = 1, max_answer_length: int = 30) -> Candidates:
-    """The best spans of a context, from the logits of its windows.
+    """Return the best spans of a context from the logits of its windows.
 
     Args:
-        logits: Start and end logits of the rows, `[windows, T, 2]`; what stands behind a row's tokens is not read.
+        logits: Start and end logits of the rows, `[windows, T, 2]`; padding is not read.
         passage: The context.
-        n_best: How many spans.
-        max_answer_length: The most tokens of a span.
+        n_best: The number of spans.
+        max_answer_length: The largest number of tokens in a span.
 
     Example:
         >>> passage = Passage("in Rome", np.array([0, 3]), np.array([2, 7]), np.array([[0, 2]]), first=3)
@@ -184,30 +184,31 @@ def find_answers(logits: np.ndarray, passage: Passage, *, n_best: int = 1, max_a
     answers: dict[tuple[int, int], Answer] = {}
     for score, first, last in found:
         start, end = int(passage.starts[first]), _end(passage, last)
-        # The letters of a Hangul syllable are tokens with the same offsets: the best of equal answers stays.
+        # The letters of a Hangul syllable are tokens with the same offsets: of equal answers the best is kept.
         answers.setdefault((start, end), _answer(passage.context, start, end, score, log_total))
     return Candidates(tuple(answers.values())[:n_best], _answer(passage.context, 0, 0, null_score, log_total))
 
 
-def _answer(context, start, end, score, log_total):
+def _answer(context: str, start: int, end: int, score: float, log_total: float) -> Answer:
     return Answer(context[start:end], start, end, float(np.exp(score - log_total)), float(score))
 
 
-def _largest(scores, count):
-    """The places of the largest scores."""
+def _largest(scores: np.ndarray, count: int) -> list[tuple[int, int]]:
+    """Return the indices of the largest scores."""
     flat = scores.ravel()
     count = min(count, int(np.isfinite(flat).sum()))
-    places = np.argpartition(-flat, count - 1)[:count] if count else []
-    return [divmod(int(place), scores.shape[1]) for place in places]
+    if not count:
+        return []
+    return [divmod(int(place), scores.shape[1]) for place in np.argpartition(-flat, count - 1)[:count]]
 
 
-def _log_sum(values):
+def _log_sum(values: np.ndarray) -> float:
     top = values.max(initial=-np.inf)
     return top + np.log(np.exp(values - top).sum()) if np.isfinite(top) else -np.inf
 
 
-def _end(passage, token):
-    """Where a token ends, with the marks on its last letter: the tokenizer's offsets leave stripped accents out."""
+def _end(passage: Passage, token: int) -> int:
+    """Return where a token ends, with the marks on its last letter: the tokenizer's offsets leave out accents."""
     end = int(passage.ends[token])
     behind = passage.starts[token + 1] if token + 1 < len(passage.starts) else len(passage.context)
     while end < behind and unicodedata.category(passage.context[end]).startswith("M"):

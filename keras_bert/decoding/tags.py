@@ -1,9 +1,8 @@
-"""Tags of words ⇄ entities: what `B-PER I-PER O` says, and which tag may follow which.
+"""Converts between tags (`B-PER I-PER O`) and entities, and says which tag may follow which.
 
-Takes tags as strings, gives spans and scores of transitions; NumPy alone, as everything here. A room of its own because
-readers of data, the CRF, the metrics and the decoder must mean the same by a tag.
+Data readers, the CRF, the metrics and the decoder all use it.
 
-| scheme | an entity of one word | of several | an entity right behind one of its kind |
+| scheme | an entity of one word | of several | an entity right after one of its kind |
 |---|---|---|---|
 | `BIO` (IOB2) | `B` | `B I I` | `B` |
 | `BIOES` (BMES, BILOU) | `S` | `B I E` | `B` or `S` |
@@ -18,16 +17,16 @@ import numpy as np
 
 SCHEMES = ("BIO", "BIOES", "IOB1")
 OUTSIDE = "O"
-NEVER = -1e9  # the score of what may not be; finite, so that no sum of such scores is undefined
+NEVER = -1e9  # the score of what is not allowed; finite, so that sums of such scores are defined
 
 _TAG = re.compile(r"([BIESMLUW])[-_](.+)", re.DOTALL)
-# BMES says M for I; BILOU says L for E and U for S, BMEWO W for S.
+# BMES has M for I; BILOU has L for E and U for S; BMEWO has W for S.
 _SAME = {"M": "I", "L": "E", "U": "S", "W": "S"}
 
 
 @cache
 def split_tag(tag: str) -> tuple[str, str] | None:
-    """The part of an entity that a tag is (`B`, `I`, `E`, `S` or `O`) and the entity's kind; `None` for what is no tag.
+    """Return the part of an entity (`B`, `I`, `E`, `S` or `O`) and its kind; `None` if the string is not a tag.
 
     Example:
         >>> split_tag("B-creative-work"), split_tag("M-ORG"), split_tag("O"), split_tag("PER")
@@ -40,24 +39,27 @@ def split_tag(tag: str) -> tuple[str, str] | None:
 
 
 def split_known_tag(tag: str) -> tuple[str, str]:
-    """As `split_tag`, for what must be a tag; an error where it is none."""
+    """Return the same as `split_tag`, but raise an error if the string is not a tag."""
     parts = split_tag(tag)
     if parts is None:
-        raise ValueError(f"{tag!r} is no tag; expected O, or B, I, E or S with the kind of the entity, such as B-PER.")
+        raise ValueError(
+            f"{tag!r} is not a tag; expected O, or B, I, E or S with the kind of the entity, such as B-PER."
+        )
     return parts
 
 
 def tag_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """The entities that tags name: kind, first word, and the word behind the last.
+    """Return the entities of tags: the kind, the first word, and the word after the last.
 
-    Every scheme is read by one rule, that of conlleval and seqeval, which also says what broken tags mean: an `I` or
-    `E` that goes on with nothing begins an entity.
+    All schemes are read by the rule of conlleval and seqeval, which also covers invalid tags: an `I` or `E` that
+    continues no entity begins one.
 
     Example:
         >>> tag_spans(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])
         [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
     """
-    spans, begin, before = [], None, (OUTSIDE, "")
+    spans: list[tuple[str, int, int]] = []
+    begin, before = None, (OUTSIDE, "")
     for place, tag in enumerate([*tags, OUTSIDE]):
         part, kind = split_known_tag(tag)
         goes_on = continues(before, (part, kind))
@@ -71,12 +73,12 @@ def tag_spans(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def continues(before: tuple[str, str], now: tuple[str, str]) -> bool:
-    """Whether a tag goes on with the entity of the tag before it; both as `split_tag` gives them."""
+    """Return whether a tag continues the entity of the tag before it; both as `split_tag` gives them."""
     return before[1] == now[1] and before[0] in "BI" and now[0] in "IE"
 
 
 def span_tags(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = "BIO") -> list[str]:
-    """The tags that name these entities in a text of `length` words.
+    """Return the tags of these entities in a text of `length` words.
 
     Example:
         >>> span_tags([("PER", 0, 2), ("LOC", 3, 4)], 4, "BIOES")
@@ -95,7 +97,7 @@ def span_tags(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = 
 
 
 def is_legal(before: tuple[str, str] | None, now: tuple[str, str] | None, scheme: str) -> bool:
-    """Whether a tag may follow another; `None` is the beginning or the end of a text.
+    """Return whether a tag may follow another; `None` is the beginning or the end of a text.
 
     Example:
         >>> is_legal(("O", ""), ("I", "PER"), "BIO"), is_legal(("B", "PER"), None, "BIOES")
@@ -115,14 +117,15 @@ def is_legal(before: tuple[str, str] | None, now: tuple[str, str] | None, scheme
 def transition_scores(
     tags: Sequence[str], *, scheme: str = "BIO", transitions: np.ndarray | None = None, constrained: bool = True
 ) -> np.ndarray:
-    """The score of each tag behind each other, `[C + 1, C + 1]`; the last row is the beginning, the last column the
-    end.
+    """Return the score of each tag after each other tag, `[C + 1, C + 1]`.
+
+    The last row is the beginning of a text, the last column its end.
 
     Args:
         tags: The tags of a model, in the order of its logits.
-        scheme: By which they follow each other.
-        transitions: What a CRF has learned, `[C + 1, C]`; `None` is 0 for all.
-        constrained: Whether what the scheme forbids gets the score `NEVER`.
+        scheme: The tagging scheme.
+        transitions: The scores that a CRF has learned, `[C + 1, C]`; `None` is 0 for all.
+        constrained: Whether transitions that the scheme forbids get the score `NEVER`.
 
     Example:
         >>> transition_scores(["O", "B-PER", "I-PER"]).tolist()[-1]
@@ -134,7 +137,9 @@ def transition_scores(
     scores = np.zeros((count + 1, count + 1))
     if transitions is not None:
         if np.shape(transitions) != (count + 1, count):
-            raise ValueError(f"transitions have shape {np.shape(transitions)}; expected {(count + 1, count)}.")
+            raise ValueError(
+                f"The transitions have shape {np.shape(transitions)}; expected {(count + 1, count)}, for {count} tags."
+            )
         scores[:, :count] = transitions
     if constrained:
         parts = [*(split_tag(tag) for tag in tags), None]

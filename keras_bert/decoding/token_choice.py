@@ -1,8 +1,7 @@
-"""Scores of the next token → the text's tokens: the rules that every choice keeps, greedy, beams, chance.
+"""Chooses the tokens of a generated text, without Keras: greedy, with beams, or at random.
 
-Takes what a user asks for (`TokenChoice`), what a vocabulary means (`TextTokens`) and a function that gives scores;
-gives token ids. A room of its own because a device writes without Keras: `tasks/sampling.py` and keras-hub's samplers
-do the same in a graph, and tests hold the two together. NumPy alone.
+Takes the settings (`TokenChoice`), the special tokens of a vocabulary (`TextTokens`) and a function that gives scores;
+gives token ids. `tasks/generation/sampling.py` and keras-hub's samplers do the same in a graph; tests compare both.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,13 +13,13 @@ import numpy as np
 from keras_bert.decoding.labels import softmax
 
 SAMPLERS = ("greedy", "beam", "top_k", "top_p", "random")
-# Far below every score, and finite: minus infinity times zero is no number.
+# Far below every score, and finite, because minus infinity times zero is not a number.
 NEVER = -1e9
 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenChoice:
-    """How to choose tokens; `Decoding` of the tasks says what each setting means.
+    """The settings for choosing tokens; the tasks' `Decoding` explains each of them.
 
     Example:
         >>> TokenChoice(sampler="beam", num_beams=2).num_beams
@@ -40,18 +39,20 @@ class TokenChoice:
 
     @property
     def most_tokens(self) -> int:
-        """`max_length`, where it must be a number."""
+        """`max_length`, which must be a number."""
         if self.max_length is None:
-            raise ValueError("max_length=None: expected the most tokens to write.")
+            raise ValueError("max_length=None: expected the largest number of tokens to write; pass a number.")
         return self.max_length
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, least in (("min_length", 0), ("no_repeat_ngram", 0), ("num_beams", 1), ("k", 1), ("max_length", 1)):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int | np.integer) or value < least):
                 raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}.")
         if self.max_length is not None and self.min_length > self.max_length:
-            raise ValueError(f"min_length={self.min_length} exceeds max_length={self.max_length}.")
+            raise ValueError(
+                f"min_length={self.min_length} exceeds max_length={self.max_length}; use a smaller min_length."
+            )
         if not 0 < self.p <= 1:
             raise ValueError(f"p={self.p!r}: expected a probability over 0 and up to 1.")
         if not self.temperature > 0:
@@ -65,15 +66,15 @@ class TokenChoice:
 
 @dataclass(frozen=True)
 class TextTokens:
-    """What a writer must know of a vocabulary.
+    """The tokens of a vocabulary that generation needs to know.
 
     Args:
-        start_id: Where writing begins: the `[SEP]` behind the source.
-        end_id: What ends a text: `[SEP]` too.
-        pad_id: What stands behind the end.
-        never: The ids that are no text: padding, `[CLS]`, `[MASK]`, the unknown token, what is kept `[unused…]` or
-            empty in a vocabulary, and rows of the token table that it has no token for.
-        size: The rows of the token table.
+        start_id: The token before the text: the `[SEP]` after the source.
+        end_id: The token that ends a text, also `[SEP]`.
+        pad_id: The token after the end.
+        never: The ids that are never written: padding, `[CLS]`, `[MASK]`, the unknown token, `[unused…]` and empty
+            tokens, and ids of the token table without a token.
+        size: The number of rows of the token table.
     """
 
     start_id: int
@@ -83,8 +84,8 @@ class TextTokens:
     size: int
 
     @classmethod
-    def of(cls, tokenizer, size: int) -> "TextTokens":
-        """Those of a tokenizer, for a model with `size` tokens."""
+    def of(cls, tokenizer: Any, size: int) -> "TextTokens":
+        """Return the tokens of a tokenizer, for a model with `size` tokens."""
         no_text = [
             index
             for index, token in enumerate(tokenizer.vocabulary)
@@ -100,14 +101,14 @@ class TextTokens:
 def restrict_scores(
     scores: np.ndarray, written: np.ndarray, index: int, tokens: TextTokens, choice: TokenChoice
 ) -> np.ndarray:
-    """Scores of the next token with what must not come out of reach: `sampling.restrict` without Keras.
+    """Return the scores of the next token with forbidden tokens ruled out: `sampling.restrict` without Keras.
 
     Args:
         scores: `[B, V]`.
-        written: Token ids `[B, 1 + L]`: the start token, then what is written, then padding.
-        index: The place in `written` that the next token is for, from 1 on.
-        tokens: What a token means.
-        choice: The rules.
+        written: Token ids `[B, 1 + L]`: the start token, then the text so far, then padding.
+        index: The index of the next token in `written`, from 1.
+        tokens: The special tokens.
+        choice: The settings.
 
     Example:
         >>> tokens = TextTokens(start_id=1, end_id=1, pad_id=0, never=(0,), size=3)
@@ -120,7 +121,7 @@ def restrict_scores(
         scores[:, tokens.end_id] += np.float32(NEVER)
     for row, ids in enumerate(written):
         if tokens.end_id in ids[1:index]:
-            # A text that has ended gets padding with certainty, so that its probability stays as it is.
+            # After its end a text gets padding with probability 1, so that its own probability does not change.
             scores[row] = NEVER
             scores[row, tokens.pad_id] = 0.0
         elif choice.no_repeat_ngram:
@@ -128,8 +129,8 @@ def restrict_scores(
     return scores
 
 
-def _repeated(ids, n):
-    """The tokens that would complete an n-gram which is written already."""
+def _repeated(ids: list[int], n: int) -> list[int]:
+    """Return the tokens that would repeat an n-gram of the text."""
     last = ids[len(ids) - (n - 1) :] if n > 1 else []
     return [ids[end] for end in range(n - 1, len(ids)) if ids[end - (n - 1) : end] == last] if len(ids) >= n else []
 
@@ -140,12 +141,13 @@ def _repeated(ids, n):
 def write_stepwise(
     scores_of: Callable[[np.ndarray], np.ndarray], tokens: TextTokens, choice: TokenChoice
 ) -> Iterator[int]:
-    """The ids of one text as they are chosen, without what ends them.
+    """Yield the ids of one text as they are chosen, without the end token.
 
     Args:
-        scores_of: Takes the last token `[1]`, gives the scores of the next one `[1, V]`; remembers what came before.
-        tokens: What a token means.
-        choice: How to choose, but for beams; `max_length` must be a number.
+        scores_of: A function that takes the last token `[1]` and returns the scores of the next one `[1, V]`; it
+            remembers the earlier tokens.
+        tokens: The special tokens.
+        choice: The settings, without beams; `max_length` must be a number.
 
     Example:
         >>> tokens = TextTokens(start_id=1, end_id=1, pad_id=0, never=(0,), size=4)
@@ -158,21 +160,21 @@ def write_stepwise(
     written[0, 0] = tokens.start_id
     for index in range(1, choice.most_tokens + 1):
         scores = restrict_scores(scores_of(written[:, index - 1]), written, index, tokens, choice)[0]
-        token = int(np.argmax(scores)) if choice.sampler == "greedy" else _draw(scores, choice, chance)
+        token = int(np.argmax(scores)) if choice.sampler == "greedy" else _sample(scores, choice, chance)
         if token == tokens.end_id:
             return
         written[0, index] = token
         yield token
 
 
-def _draw(scores, choice, chance):
-    """A token by chance: of the `k` likeliest, of those that have `p` together, or of all."""
+def _sample(scores: np.ndarray, choice: TokenChoice, chance: np.random.Generator) -> int:
+    """Return a random token: of the `k` likeliest, of the likeliest with a total probability of `p`, or of all."""
     probabilities = softmax(scores.astype(np.float64) / choice.temperature)
     order = np.argsort(-probabilities, kind="stable")
     if choice.sampler == "top_k":
         order = order[: choice.k]
     elif choice.sampler == "top_p":
-        # The token that crosses the border stays in, as in keras-hub.
+        # The token that crosses `p` is included, as in keras-hub.
         order = order[: 1 + int(np.sum(np.cumsum(probabilities[order]) <= choice.p))]
     kept = probabilities[order]
     return int(order[chance.choice(len(order), p=kept / kept.sum())])
@@ -182,31 +184,31 @@ def _draw(scores, choice, chance):
 
 
 class BeamScores(Protocol):
-    """What beams ask of a model: scores of the next token, of several texts side by side."""
+    """What beam search needs of a model: scores of the next token of several texts."""
 
     def __call__(self, last: np.ndarray, live: np.ndarray) -> np.ndarray:
-        """Scores `[beams, V]` after the last tokens `[beams]`; those of beams that are not `live [beams]` may be any.
+        """Return the scores `[beams, V]` after the last tokens `[beams]`.
 
-        Where nothing is written yet, all beams are alike.
+        The scores of beams that are not `live [beams]` are not used. At the start, all beams are the same.
         """
 
     def keep(self, parents: np.ndarray) -> None:
-        """Go on with these beams, in this order; some may be there twice."""
+        """Continue with these beams, in this order; a beam may occur several times."""
 
 
 def write_beams(scores_of: BeamScores, tokens: TextTokens, choice: TokenChoice) -> list[int]:
-    """The ids of the likeliest text that beams find, as `keras_hub.samplers.BeamSampler` and a length penalty do.
+    """Return the ids of the best text by beam search, as `keras_hub.samplers.BeamSampler` with a length penalty.
 
     Args:
-        scores_of: Gives scores, and remembers what came before.
-        tokens: What a token means.
-        choice: How to choose; `max_length` must be a number.
+        scores_of: Gives scores, and remembers the earlier tokens.
+        tokens: The special tokens.
+        choice: The settings; `max_length` must be a number.
     """
     beams, size = choice.num_beams, tokens.size
     written = np.full((beams, 1 + choice.most_tokens), tokens.pad_id, np.int32)
     written[:, 0] = tokens.start_id
     log_probabilities = np.full(beams, NEVER, np.float32)
-    log_probabilities[0] = 0.0  # all are the same text so far: one of them counts
+    log_probabilities[0] = 0.0  # all beams are the same at the start, so only one counts
     live = np.ones(beams, bool)
     for index in range(1, choice.most_tokens + 1):
         scores = restrict_scores(scores_of(written[:, index - 1], live), written, index, tokens, choice)
@@ -220,29 +222,29 @@ def write_beams(scores_of: BeamScores, tokens: TextTokens, choice: TokenChoice) 
             break
         scores_of.keep(parents)
     order = np.argsort(-log_probabilities, kind="stable")
-    (best,) = best_beams(written[order][None], log_probabilities[order][None], tokens.pad_id, choice.length_penalty)
-    return text_ids(written[order][best], tokens.end_id)
+    (winner,) = best_beams(written[order][None], log_probabilities[order][None], tokens.pad_id, choice.length_penalty)
+    return text_ids(written[order][winner], tokens.end_id)
 
 
 def best_beams(beams: np.ndarray, log_probabilities: np.ndarray, pad_id: int, length_penalty: float) -> np.ndarray:
-    """Of each text the beam with the best log-probability by length.
+    """Return, for each text, the beam with the best log-probability divided by its length.
 
     Args:
         beams: Ids `[B, beams, 1 + L]`.
         log_probabilities: `[B, beams]`.
-        pad_id: What stands behind an end.
-        length_penalty: The power of the length that log-probabilities are divided by.
+        pad_id: The token after the end.
+        length_penalty: The power of the length by which log-probabilities are divided.
 
     Example:
         >>> best_beams(np.array([[[1, 7, 0], [1, 7, 8]]]), np.array([[-1.0, -1.5]]), 0, 1.0).tolist()
         [1]
     """
-    lengths = np.sum(beams[:, :, 1:] != pad_id, axis=-1)  # what ends a text counts as one of its tokens
+    lengths = np.sum(beams[:, :, 1:] != pad_id, axis=-1)  # with the end token
     return np.argmax(log_probabilities / np.maximum(lengths, 1) ** length_penalty, axis=1)
 
 
 def text_ids(row: np.ndarray, end_id: int) -> list[int]:
-    """The ids of a row without its start token, and without the end and what stands behind it.
+    """Return the ids of a row without the start token, the end token and the padding.
 
     Example:
         >>> text_ids(np.array([1, 7, 8, 1, 0]), 1)
@@ -252,8 +254,8 @@ def text_ids(row: np.ndarray, end_id: int) -> list[int]:
     return ids[: ids.index(end_id)] if end_id in ids else ids
 
 
-def _largest(values, count):
-    """Where the largest values are, the largest first."""
+def _largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices of the largest values, the largest first."""
     few = np.argpartition(-values, count - 1)[:count] if count < len(values) else np.arange(len(values))
-    few = np.sort(few)  # of equal ones the first, as TensorFlow's top_k has it
+    few = np.sort(few)  # of equal ones the first, as in TensorFlow's top_k
     return few[np.argsort(-values[few], kind="stable")]

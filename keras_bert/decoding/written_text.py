@@ -1,30 +1,26 @@
-"""WordPiece tokens → a text that reads like one: pieces joined, no spaces where none belong.
+"""Joins WordPiece tokens to a text, with spaces only where they belong.
 
-Takes tokens as a model wrote them, gives a string, whole or piece by piece as tokens come. A room of its own because
-the tokenizer throws spaces away, so that a writer has to put them back by rule; tasks, the command line and devices do
-it alike. Python alone.
-
-A word is written directly behind the one before it where one of them is a CJK character; behind an opening bracket or
-quote, and before closing ones, commas and full stops; around a hyphen, a slash or an English apostrophe between
-letters, and around a point, comma or colon between digits.
+The tokenizer drops spaces, so they are put back by rules. There is no space next to a CJK character; after an opening
+bracket or quote; before a closing one, a comma or a full stop; around a hyphen, a slash or an English apostrophe
+between letters; and around a point, comma or colon between digits.
 """
 
 from collections.abc import Iterable
 
-_CLOSING = frozenset(",.!?;:)]}%…”»")
-_OPENING = frozenset("([{$£€#@“«")
-_LINKS = frozenset("-/")
-_APOSTROPHES = frozenset("'’")
-_ENGLISH_ENDINGS = frozenset(("s", "t", "re", "ve", "m", "ll", "d"))
-# Ideographs as the tokenizer splits them, and the punctuation that is as wide as they are.
-_WIDE = (
+CLOSING = frozenset(",.!?;:)]}%…”»")
+OPENING = frozenset("([{$£€#@“«")
+LINKS = frozenset("-/")
+APOSTROPHES = frozenset("'’")
+ENGLISH_ENDINGS = frozenset(("s", "t", "re", "ve", "m", "ll", "d"))
+# Ideographs as the tokenizer splits them, and full-width punctuation.
+WIDE = (
     *((0x3000, 0x303F), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF)),
     *((0xFF00, 0xFFEF), (0x20000, 0x2FA1F)),
 )
 
 
 def write_text(tokens: Iterable[str]) -> str:
-    """The text of tokens.
+    """Return the text of tokens.
 
     Example:
         >>> write_text(["it", "'", "s", "un", "##aff", "##able", "(", "3", ".", "5", ")", "!"])
@@ -37,9 +33,9 @@ def write_text(tokens: Iterable[str]) -> str:
 
 
 class TextStream:
-    """Tokens in, text out, as early as it is certain: `add` gives what a token settles, `finish` the rest.
+    """Turns tokens into text while they are generated: `add` returns the text that is certain, `finish` the rest.
 
-    Whether a space stands before a word depends on the word behind it, so the last two words wait.
+    Whether there is a space before a word depends on the next word, so the last two words are kept back.
 
     Example:
         >>> stream = TextStream()
@@ -47,13 +43,13 @@ class TextStream:
         (['', '', '', 'unable', ' to'], ' go.')
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._words: list[str] = []
-        self._written = 0  # words that are out already
-        self._quotes = 0  # of those
+        self._written = 0  # words that were returned
+        self._quotes = 0  # quotation marks among them
 
     def add(self, token: str) -> str:
-        """Take one more token; gives the text that is certain now, which may be empty."""
+        """Add a token and return the text that is now certain, which may be empty."""
         if token.startswith("##") and len(token) > 2 and self._words:
             self._words[-1] += token[2:]
             return ""
@@ -61,10 +57,10 @@ class TextStream:
         return self._write(len(self._words) - 2)
 
     def finish(self) -> str:
-        """The text of the words that waited."""
+        """Return the text of the remaining words."""
         return self._write(len(self._words))
 
-    def _write(self, end):
+    def _write(self, end: int) -> str:
         written = ""
         while self._written < end:
             word = self._words[self._written]
@@ -74,29 +70,29 @@ class TextStream:
             self._written += 1
         return written
 
-    def _is_joined(self, index):
-        """Whether a word stands directly behind the one before it."""
+    def _is_joined(self, index: int) -> bool:
+        """Return whether there is no space before a word."""
         before, word = self._words[index - 1], self._words[index]
         after = self._words[index + 1] if index + 1 < len(self._words) else ""
         earlier = self._words[index - 2] if index >= 2 else ""
-        if _is_wide(before[-1]) or _is_wide(word[0]) or word in _CLOSING or before in _OPENING:
+        if _is_wide(before[-1]) or _is_wide(word[0]) or word in CLOSING or before in OPENING:
             return True
         if word == '"' or before == '"':
-            # The quotes before this word: an odd number of them is open.
+            # With an odd number of quotation marks before this word, a quote is open.
             return self._quotes % 2 == 1
         return _is_link(before, word, after) or _is_link(earlier, before, word)
 
 
-def _is_link(before, word, after):
-    """Whether a word links the two around it."""
+def _is_link(before: str, word: str, after: str) -> bool:
+    """Return whether a word joins the words around it."""
     if not before or not after:
         return False
-    if word in _LINKS:
+    if word in LINKS:
         return before[-1].isalnum() and after[0].isalnum()
-    if word in _APOSTROPHES:
-        return before[-1].isalpha() and after.lower() in _ENGLISH_ENDINGS
+    if word in APOSTROPHES:
+        return before[-1].isalpha() and after.lower() in ENGLISH_ENDINGS
     return word in (".", ",", ":") and before[-1].isdigit() and after[0].isdigit()
 
 
-def _is_wide(character):
-    return any(first <= ord(character) <= last for first, last in _WIDE)
+def _is_wide(character: str) -> bool:
+    return any(first <= ord(character) <= last for first, last in WIDE)

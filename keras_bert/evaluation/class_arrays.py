@@ -1,7 +1,6 @@
-"""Class names, class numbers, scores or numbers → clean arrays, or an error that names the first wrong one.
+"""Converts class names, class numbers, scores or numbers to checked arrays for the reports.
 
-Takes what people have at hand, gives what scikit-learn counts. A room of its own because all reports must refuse the
-same things: unknown names, numbers out of range, NaN, lists of different lengths, nothing at all.
+Unknown names, numbers out of range, NaN, lists of different lengths and empty lists raise errors.
 """
 
 from collections.abc import Sequence
@@ -12,12 +11,12 @@ import numpy as np
 def class_numbers(
     labels: Sequence, predictions: Sequence, names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-    """The names of the classes, and labels and predictions as numbers into them.
+    """Return the names of the classes, and labels and predictions as their numbers.
 
     Args:
-        labels: True classes, as names or numbers.
-        predictions: Predicted classes, as names, numbers, or scores `[examples, classes]`.
-        names: All classes in order; None takes the names that occur, sorted.
+        labels: The true classes, as names or numbers.
+        predictions: The predicted classes, as names, numbers, or scores `[examples, classes]`.
+        names: All classes in order; `None` takes the names that occur, sorted.
 
     Example:
         >>> names, true, found = class_numbers(["no", "yes"], [[0.2, 0.8], [0.1, 0.9]], ["no", "yes"])
@@ -26,7 +25,8 @@ def class_numbers(
     """
     if len(labels) != len(predictions) or not len(labels):
         raise ValueError(
-            f"there are {len(labels)} labels and {len(predictions)} predictions; both must be as many, and not none."
+            f"There are {len(labels)} labels and {len(predictions)} predictions; expected as many of both, at least "
+            "one."
         )
     if names is None:
         names = _names_in([*labels, *predictions])
@@ -35,12 +35,12 @@ def class_numbers(
 
 
 def class_matrix(labels: Sequence, names: Sequence[str], *, role: str) -> np.ndarray:
-    """Any number of labels a text → zeros and ones `[examples, labels]`.
+    """Return several labels per text as zeros and ones `[examples, labels]`.
 
     Args:
         labels: A collection of names for each text, or zeros and ones.
         names: All labels in order.
-        role: What to call them in an error.
+        role: The word for them in error messages.
 
     Example:
         >>> class_matrix([("b",), ()], ["a", "b"], role="labels").tolist()
@@ -51,10 +51,12 @@ def class_matrix(labels: Sequence, names: Sequence[str], *, role: str) -> np.nda
         matrix = np.asarray(labels)
         if matrix.ndim != 2 or matrix.shape[1] != len(names):
             raise ValueError(
-                f"{role} have shape {matrix.shape}, expected [examples, {len(names)}] for {len(names)} names."
+                f"The {role} have shape {matrix.shape}; expected [examples, {len(names)}] for {len(names)} names."
             )
         if not np.isin(matrix, (0, 1)).all():
-            raise ValueError(f"{role} must be zeros and ones; of probabilities pass `probabilities >= 0.5`.")
+            raise ValueError(
+                f"The {role} have other values than zeros and ones; for probabilities pass `probabilities >= 0.5`."
+            )
         return matrix.astype(np.int64)
     numbers = {name: index for index, name in enumerate(names)}
     matrix = np.zeros((len(labels), len(names)), dtype=np.int64)
@@ -69,11 +71,11 @@ def class_matrix(labels: Sequence, names: Sequence[str], *, role: str) -> np.nda
 
 
 def finite_numbers(values: Sequence, *, role: str) -> np.ndarray:
-    """Numbers as an array `[examples]`, without NaN and infinity.
+    """Return numbers as an array `[examples]`; raise an error for NaN and infinity.
 
     Args:
         values: `[examples]`, or `[examples, 1]` as a regression head gives them.
-        role: What to call them in an error.
+        role: The word for them in error messages.
 
     Example:
         >>> finite_numbers([[1.5], [2.0]], role="predictions").tolist()
@@ -83,10 +85,13 @@ def finite_numbers(values: Sequence, *, role: str) -> np.ndarray:
     if numbers.ndim == 2 and numbers.shape[1] == 1:
         numbers = numbers[:, 0]
     if numbers.ndim != 1:
-        raise ValueError(f"{role} have shape {numbers.shape}, expected one number for each example.")
+        raise ValueError(f"The {role} have shape {numbers.shape}; expected one number for each example.")
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
-        raise ValueError(f"{role} hold {len(bad)} values that are NaN or infinite, the first at {bad[0]}.")
+        raise ValueError(
+            f"The {role} have {len(bad)} values that are NaN or infinite, the first at {bad[0]}; expected finite "
+            "numbers."
+        )
     return numbers
 
 
@@ -96,14 +101,14 @@ def _are_numbers(row: object) -> bool:
 
 def _names_in(values: list) -> list[str]:
     if not all(isinstance(value, str) for value in values):
-        raise ValueError("class numbers say nothing without names; pass names= all classes in order.")
+        raise ValueError("Class numbers need names; pass all classes in order as names=.")
     return sorted({str(value) for value in values})
 
 
 def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
     names = tuple(str(name) for name in names)
     if not names or len(set(names)) != len(names):
-        raise ValueError(f"names={_shown(names)} must hold every class once, and at least one.")
+        raise ValueError(f"names={_shown(names)}: expected every class once, and at least one.")
     return names
 
 
@@ -115,18 +120,19 @@ def _numbers(values: Sequence, names: tuple[str, ...], role: str) -> np.ndarray:
         return _of_names(array.tolist(), names, role)
     if array.dtype.kind not in "iubf":
         raise ValueError(
-            f"{role} must be class names, class numbers or scores, one kind for all; got {_shown(values)}."
+            f"The {role} are {_shown(values)}; expected class names, class numbers or scores, all of one kind."
         )
     bad = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
     if len(bad):
         raise ValueError(
-            f"{role} hold NaN or infinity in {len(bad)} rows, the first at {bad[0]}: the model has diverged."
+            f"The {role} have NaN or infinity in {len(bad)} rows, the first at {bad[0]}: the model has diverged. Train "
+            "it again with a smaller learning rate."
         )
     if array.ndim == 2 and array.shape[1] == len(names) and role == "predictions":
         return array.argmax(axis=1)
     if array.ndim != 1 or (array != np.floor(array)).any():
         raise ValueError(
-            f"{role} have shape {array.shape} and type {array.dtype}, expected one class for each example"
+            f"The {role} have shape {array.shape} and type {array.dtype}; expected one class for each example"
             + (f" or scores [examples, {len(names)}]." if role == "predictions" else ".")
         )
     outside = np.flatnonzero((array < 0) | (array >= len(names)))

@@ -1,12 +1,10 @@
-"""Logits and labels → how far a model's confidence can be believed, and the temperature that mends it.
+"""Measures whether a model's confidence is right, and fits the temperature that corrects it (Guo et al. 2017).
 
-Takes arrays, gives a frozen report and a picture. A room of its own because it looks at probabilities, where the
-metrics look at answers. After Guo et al. (arXiv 1706.04599). NumPy; SciPy minimises, Matplotlib draws (extra
-`evaluate`).
+Takes logits and labels, and gives a report and a picture. It needs SciPy and Matplotlib (extra `evaluate`).
 
-The expected calibration error: the confidence of a prediction is its highest probability. The range from 0 to 1 is cut
-into 15 bins of equal width, `(b/15, (b+1)/15]`. In each bin the share of right predictions is compared with the mean
-confidence; the ECE is the mean of the absolute differences, weighted by how many predictions a bin holds.
+The expected calibration error (ECE): the confidence of a prediction is its highest probability. The range from 0 to 1
+is divided into 15 bins of equal width, `(b/15, (b+1)/15]`. In each bin the share of right predictions is compared with
+the mean confidence. The ECE is the mean of the absolute differences, weighted by the number of predictions in a bin.
 """
 
 import os
@@ -31,7 +29,7 @@ __all__ = [
 ]
 
 BINS = 15
-# Beyond these a temperature means that there is nothing to fit: answers that are all right, or no better than chance.
+# At these bounds there is nothing to fit: all answers are right, or they are no better than chance.
 LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.01, 100.0
 
 
@@ -40,18 +38,18 @@ LOWEST_TEMPERATURE, HIGHEST_TEMPERATURE = 0.01, 100.0
 
 @dataclass(frozen=True)
 class Bin:
-    """The predictions whose confidence lies in `(low, high]`."""
+    """The predictions with a confidence in `(low, high]`."""
 
     low: float
     high: float
     count: int
-    accuracy: float  # 0 where count is 0
+    accuracy: float  # 0 if count is 0
     confidence: float
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """How well the probabilities of one model fit the labels."""
+    """How well the probabilities of a model agree with the labels."""
 
     ece: float
     nll: float
@@ -63,7 +61,7 @@ class Calibration:
 
 @dataclass(frozen=True)
 class CalibrationReport:
-    """Calibration as the model is and with a temperature; prints as a table."""
+    """The confidence of a model, before and after scaling by a temperature; prints as a table."""
 
     count: int
     temperature: float
@@ -72,7 +70,7 @@ class CalibrationReport:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict:
-        """The report as plain values, for JSON."""
+        """Return the report as plain values, for JSON."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -89,12 +87,12 @@ class CalibrationReport:
 def expected_calibration_error(
     probabilities: np.ndarray, labels: Sequence[int] | np.ndarray, *, bins: int = BINS
 ) -> float:
-    """The expected calibration error, as the top of this module defines it.
+    """Return the expected calibration error, as this module's docstring defines it.
 
     Args:
-        probabilities: `[examples, classes]`, each row with the sum 1.
+        probabilities: `[examples, classes]`; each row has the sum 1.
         labels: The true class numbers.
-        bins: How many bins of equal width.
+        bins: The number of bins of equal width.
 
     Example:
         >>> round(expected_calibration_error(np.array([[0.9, 0.1], [0.9, 0.1]]), [0, 1]), 3)
@@ -102,31 +100,34 @@ def expected_calibration_error(
     """
     probabilities, labels = _checked(probabilities, labels, "probabilities")
     if (probabilities < 0).any() or not np.allclose(probabilities.sum(axis=1), 1, atol=1e-3):
-        raise ValueError("probabilities must be positive with the sum 1 in each row; of logits pass softmax(logits).")
+        raise ValueError(
+            "The probabilities are negative or their sum is not 1; expected rows with the sum 1. For logits pass "
+            "softmax(logits)."
+        )
     return _ece(_bins(probabilities, labels, bins))
 
 
 def scaled_probabilities(logits: np.ndarray, temperature: float) -> np.ndarray:
-    """The probabilities of logits that are divided by a temperature: above 1 makes a model less sure of itself.
+    """Return the probabilities of logits divided by a temperature; one above 1 makes a model less confident.
 
     Args:
         logits: `[..., classes]`.
-        temperature: What `fit_temperature` gave.
+        temperature: The result of `fit_temperature`.
 
     Example:
         >>> scaled_probabilities(np.array([0.0, np.log(16.0)]), 2.0).round(3).tolist()
         [0.2, 0.8]
     """
     if not temperature > 0:
-        raise ValueError(f"temperature={temperature} must be above 0.")
+        raise ValueError(f"temperature={temperature}: expected a number above 0.")
     return softmax(np.asarray(logits, dtype=np.float64) / temperature)
 
 
 def fit_temperature(logits: np.ndarray, labels: Sequence[int] | np.ndarray) -> float:
-    """The temperature with the least negative log-likelihood. It changes no answer, only how sure the model is.
+    """Return the temperature with the lowest negative log-likelihood. It changes no answer, only the confidence.
 
-    The loss is convex in `1 / temperature`, so there is one minimum to find. Where it lies beyond 0.01 or 100 (every
-    answer right, or answers no better than chance), that bound is returned.
+    The loss is convex in `1 / temperature`, so there is one minimum. If it lies beyond 0.01 or 100 (all answers are
+    right, or they are no better than chance), that bound is returned.
 
     Args:
         logits: `[examples, classes]`, of examples that the model was not trained on.
@@ -155,13 +156,14 @@ def fit_temperature(logits: np.ndarray, labels: Sequence[int] | np.ndarray) -> f
 def calibration_report(
     logits: np.ndarray, labels: Sequence[int] | np.ndarray, *, temperature: float | None = None, bins: int = BINS
 ) -> CalibrationReport:
-    """Calibration before and after scaling by a temperature.
+    """Measure the confidence of a model before and after scaling by a temperature.
 
     Args:
         logits: `[examples, classes]`.
         labels: The true class numbers.
-        temperature: What `fit_temperature` gave on other examples; None fits it on these, which flatters it.
-        bins: How many bins of equal width.
+        temperature: The result of `fit_temperature` on other examples. `None` fits it on these, which gives too good a
+            result.
+        bins: The number of bins of equal width.
 
     Example:
         >>> report = calibration_report(np.array([[4.0, 0.0]] * 4), [0, 0, 0, 1])
@@ -174,7 +176,7 @@ def calibration_report(
         temperature = fit_temperature(logits, labels)
         notes.append("the temperature was fitted on these examples: measure it on others")
     if temperature <= LOWEST_TEMPERATURE or temperature >= HIGHEST_TEMPERATURE:
-        notes.append("the temperature stands at its bound: every answer is right, or they are no better than chance")
+        notes.append("the temperature is at its bound: all answers are right, or they are no better than chance")
     before, after = (_calibration(logits / scale, labels, bins) for scale in (1.0, temperature))
     return CalibrationReport(len(labels), float(temperature), before, after, tuple(notes))
 
@@ -183,14 +185,18 @@ def _checked(values: np.ndarray, labels: Sequence[int] | np.ndarray, role: str) 
     values, labels = np.asarray(values, dtype=np.float64), np.asarray(labels)
     if values.ndim != 2 or values.shape[1] < 2 or len(values) == 0 or labels.shape != values.shape[:1]:
         raise ValueError(
-            f"{role} have shape {values.shape} and labels {labels.shape}, expected [examples, classes] and [examples], "
-            "with at least one example and two classes."
+            f"The {role} have shape {values.shape} and the labels {labels.shape}; expected [examples, classes] and "
+            "[examples], with at least one example and two classes."
         )
     bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
     if len(bad):
-        raise ValueError(f"{role} hold NaN or infinity in {len(bad)} rows, the first at {bad[0]}.")
+        raise ValueError(
+            f"The {role} have NaN or infinity in {len(bad)} rows, the first at {bad[0]}; expected finite numbers."
+        )
     if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= values.shape[1]:
-        raise ValueError(f"labels must be class numbers from 0 to {values.shape[1] - 1}; got {labels[:5].tolist()} …")
+        raise ValueError(
+            f"The labels are {labels[:5].tolist()} …; expected class numbers from 0 to {values.shape[1] - 1}."
+        )
     return values, labels
 
 
@@ -215,7 +221,7 @@ def _calibration(logits: np.ndarray, labels: np.ndarray, bins: int) -> Calibrati
 
 def _bins(probabilities: np.ndarray, labels: np.ndarray, bins: int) -> tuple[Bin, ...]:
     if bins < 1:
-        raise ValueError(f"bins={bins} must be at least 1.")
+        raise ValueError(f"bins={bins}: expected at least 1.")
     confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
     edges = np.linspace(0, 1, bins + 1)
     places = np.clip(np.searchsorted(edges, confidence, side="left") - 1, 0, bins - 1)
@@ -232,16 +238,16 @@ def _ece(bins: Sequence[Bin]) -> float:
     return float(sum(part.count * abs(part.accuracy - part.confidence) for part in bins) / total)
 
 
-# === Drawing ===
+# === Picture ===
 
 
 def plot_reliability(report: CalibrationReport, path: str | os.PathLike) -> Path:
-    """Draws accuracy over confidence, before and after scaling, as PNG. A calibrated model lies on the diagonal.
+    """Draw accuracy over confidence, before and after scaling, as PNG.
 
-    Below each diagram stands how many predictions fall into each bin.
+    A model whose confidence is right lies on the diagonal. Below each diagram is the number of predictions in each bin.
 
     Args:
-        report: What `calibration_report` gave.
+        report: The result of `calibration_report`.
         path: The file to write.
 
     Example:

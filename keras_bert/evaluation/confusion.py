@@ -1,12 +1,11 @@
-"""A classification report → the picture of its confusion matrix.
+"""Draws the confusion matrix of a classification report.
 
-Takes a report, writes a PNG. A room of its own because it alone draws, and because what stays readable from 2 to 60
-classes is a question of sizes: a cell keeps its width in inches, so the picture grows with the classes.
+A cell has a fixed width in inches, so the picture grows with the number of classes and stays readable.
 """
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,19 +15,19 @@ if TYPE_CHECKING:
     from keras_bert.evaluation.reports import ClassificationReport
 
 _LONGEST_NAME = 28
-_LARGE = 20  # classes above which the names stand on all four sides
+_LARGE = 20  # with more classes, the names are on all four sides
 
 
 def plot_confusion(report: "ClassificationReport", path: str | os.PathLike, *, title: str | None = None) -> Path:
-    """Draws a row for each true class and a column for each predicted one, as PNG.
+    """Draw a row for each true class and a column for each predicted one, as PNG.
 
-    The colour follows the share of the row, so that a rare class shows as clearly as a frequent one; the number is the
-    count, and zeros are left out.
+    The colour shows the share of the row, so that rare classes are as visible as frequent ones. The numbers are counts;
+    zeros are left out.
 
     Args:
-        report: What `classification_report` gave.
+        report: The result of `classification_report`.
         path: The file to write.
-        title: Stands on top; accuracy and number of examples unless told otherwise.
+        title: The title; by default the accuracy and the number of examples.
 
     Example:
         >>> plot_confusion(report, "confusion.png")  # doctest: +SKIP
@@ -46,7 +45,7 @@ def plot_confusion(report: "ClassificationReport", path: str | os.PathLike, *, t
     _draw_cells(axes, counts, cell, size)
     axes.set_xticks(range(len(names)), names, rotation=0 if longest * size / 110 < cell else 90, fontsize=size)
     axes.set_yticks(range(len(names)), names, fontsize=size)
-    # In a large matrix the eye loses the line on its way to the far edge.
+    # In a large matrix, cells far from the names are hard to follow.
     axes.tick_params(top=is_large, labeltop=is_large, right=is_large, labelright=is_large)
     heading = 20 if is_large else 11
     axes.set_xlabel("predicted", fontsize=heading)
@@ -55,8 +54,8 @@ def plot_confusion(report: "ClassificationReport", path: str | os.PathLike, *, t
     return save_figure(figure, path)
 
 
-def _draw_cells(axes, counts: np.ndarray, cell: float, size: float) -> None:
-    # The root of the share: a tenth of a row is a mistake worth seeing, and would be almost white.
+def _draw_cells(axes: Any, counts: np.ndarray, cell: float, size: float) -> None:
+    # The square root of the share, so that small shares are visible, too.
     shades = np.sqrt(counts / np.maximum(counts.sum(axis=1, keepdims=True), 1))
     axes.imshow(shades, cmap="Blues", vmin=0, vmax=1, aspect="equal")
     for row, column in zip(*np.nonzero(counts), strict=True):
@@ -64,7 +63,7 @@ def _draw_cells(axes, counts: np.ndarray, cell: float, size: float) -> None:
         colour = "white" if shades[row, column] > 0.6 else "black"
         fitting = min(size, 72 * cell * 0.9 / (0.62 * len(text)))
         number = axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=fitting)
-        number.set_in_layout(False)  # it stays in its cell: measuring thousands of them takes seconds
+        number.set_in_layout(False)  # a number stays in its cell; laying out thousands of them takes seconds
     edges = np.arange(len(counts) + 1) - 0.5
     axes.set_xticks(edges, minor=True)
     axes.set_yticks(edges, minor=True)
@@ -73,5 +72,5 @@ def _draw_cells(axes, counts: np.ndarray, cell: float, size: float) -> None:
 
 
 def _cell_inches(classes: int, largest: int) -> float:
-    """Wide cells for a few classes; for many no smaller than seven points of type need."""
+    """Return the width of a cell: wide for a few classes, and never too small for the largest number."""
     return max(0.9 if classes <= 4 else 0.6 if classes <= 12 else 0.3, 0.07 * len(f"{largest:,}"))

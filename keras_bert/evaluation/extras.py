@@ -1,20 +1,17 @@
-"""The packages of the extra `evaluate`, imported when they are first needed.
-
-Takes the name of a module, gives the module or an error with the pip line. A room of its own because reports, plots and
-calibration share it, and training and prediction must work without any of these packages.
-"""
+"""Imports the packages of the extra `evaluate` when they are needed; training and prediction work without them."""
 
 import os
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 def evaluation_module(name: str) -> ModuleType:
-    """A module of scikit-learn, SciPy or Matplotlib.
+    """Import a module of scikit-learn, SciPy or Matplotlib; raise an error with the pip command if it is missing.
 
     Args:
-        name: Its full name, such as `"sklearn.metrics"`.
+        name: The full name of the module, such as `"sklearn.metrics"`.
 
     Example:
         >>> evaluation_module("scipy.stats").__name__
@@ -23,11 +20,11 @@ def evaluation_module(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError(f'evaluation needs {name}: pip install "keras-bert-edge[evaluate]"') from error
+        raise ImportError(f'Evaluation needs {name}; install it: pip install "keras-bert-edge[evaluate]"') from error
 
 
-def new_figure(width: float, height: float):
-    """An empty Matplotlib figure in inches. It belongs to no window and no global state, so it works on any machine.
+def new_figure(width: float, height: float) -> Any:
+    """Create an empty Matplotlib figure, with its size in inches; it needs no display.
 
     Example:
         >>> new_figure(4, 3).get_size_inches().tolist()
@@ -37,8 +34,8 @@ def new_figure(width: float, height: float):
     return evaluation_module("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(figure, path: str | os.PathLike, *, dpi: int = 150) -> Path:
-    """Writes a figure as PNG, and makes its directory.
+def save_figure(figure: Any, path: str | os.PathLike, *, dpi: int = 150) -> Path:
+    """Write a figure as PNG; missing parent directories are created.
 
     Example:
         >>> save_figure(new_figure(4, 3), "pictures/empty.png")  # doctest: +SKIP

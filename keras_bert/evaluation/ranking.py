@@ -1,8 +1,4 @@
-"""Cosines or scores of candidates → how often the right one comes first.
-
-Takes arrays, gives frozen reports that print as a line and turn into JSON. A room of its own because the right answer
-is a place in a ranking here, where `evaluation/reports.py` measures classes and numbers. NumPy alone.
-"""
+"""Measures how often the right candidate is ranked first: retrieval and multiple choice."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -16,7 +12,7 @@ from keras_bert.evaluation.tables import noted
 
 class _Report:
     def to_dict(self) -> dict:
-        """The report as plain values, for JSON."""
+        """Return the report as plain values, for JSON."""
         return json.loads(json.dumps(asdict(self)))  # type: ignore[call-overload]
 
 
@@ -25,7 +21,7 @@ class _Report:
 
 @dataclass(frozen=True)
 class RetrievalReport(_Report):
-    """How well the text that belongs to another is found among all texts of the data."""
+    """How well the matching text is found among all texts of the data."""
 
     count: int
     candidates: int
@@ -39,14 +35,14 @@ class RetrievalReport(_Report):
 
 
 def retrieval_report(vectors: np.ndarray, numbers: np.ndarray, *, part: int = 1024) -> RetrievalReport:
-    """Measure vectors of pairs or triplets that belong together.
+    """Measure the vectors of matching pairs or triplets.
 
-    The candidates are all different texts of the data but the anchor itself; every text that belongs to the same anchor
-    is right, and the best of them counts.
+    The candidates are all different texts of the data except the anchor. Every text that matches the anchor is right;
+    the best of them counts.
 
     Args:
-        vectors: `[n, G, H]`: the anchor, what belongs to it, what does not.
-        numbers: `[n, G]`: a number for each text, the same for the same text.
+        vectors: `[n, G, H]`: the anchor, the matching text, and those that do not match.
+        numbers: `[n, G]`: a number for each text, the same for equal texts.
         part: How many anchors are compared at a time.
 
     Example:
@@ -72,7 +68,7 @@ def retrieval_report(vectors: np.ndarray, numbers: np.ndarray, *, part: int = 10
             wrong[right] = False
             if anchor in place:
                 wrong[place[anchor]] = False
-            # What scores the same counts as better: a model that gives one vector to all texts finds nothing.
+            # Equal scores count as better, so that a model with the same vector for all texts gets no credit.
             ranks[row] = 1 + np.sum(scores[wrong] >= best)
     return RetrievalReport(len(numbers), len(candidates), float(np.mean(ranks == 1)), float(np.mean(1 / ranks)))
 
@@ -82,12 +78,12 @@ def retrieval_report(vectors: np.ndarray, numbers: np.ndarray, *, part: int = 10
 
 @dataclass(frozen=True)
 class ChoiceReport(_Report):
-    """How often the right one of several choices was chosen."""
+    """How often the right choice was chosen."""
 
     count: int
     accuracy: float
     chance: float  # the accuracy of guessing
-    loss: float  # minus the log-probability of the right choice, the mean
+    loss: float  # the mean of the negative log-probability of the right choice
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -99,9 +95,9 @@ def choice_report(scores: list[np.ndarray], labels: np.ndarray, *, notes: tuple[
     """Measure the scores of choices.
 
     Args:
-        scores: For each question a number for each of its choices.
-        labels: The place of the right one.
-        notes: What to say with it.
+        scores: For each question, a score for each of its choices.
+        labels: The index of the right choice.
+        notes: Notes for the report.
 
     Example:
         >>> print(choice_report([np.array([0.0, 1.0]), np.array([2.0, 0.0])], np.array([1, 1])))

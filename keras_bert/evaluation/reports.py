@@ -1,8 +1,7 @@
-"""Labels and predictions → reports: classification, several labels a text, regression.
+"""Measures predictions of one class per text, of several labels per text, and of numbers.
 
-Takes plain sequences or arrays, gives frozen reports that print as a table and turn into JSON. A room of its own
-because every model is measured here, whatever made its predictions. The numbers are scikit-learn's and SciPy's (extra
-`evaluate`); a number that is not defined for the data comes with a note that says so.
+Takes sequences or arrays, and gives frozen reports that print as a table and convert to JSON. The numbers are those of
+scikit-learn and SciPy (extra `evaluate`); a note says if one of them is undefined for the data.
 """
 
 import json
@@ -31,7 +30,7 @@ __all__ = [
     "regression_report",
 ]
 
-_MATRIX_SHOWN = 8  # classes up to which a printed report holds the confusion matrix
+_MATRIX_SHOWN = 8  # up to so many classes, a printed report has the confusion matrix
 
 
 # === Values ===
@@ -48,7 +47,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class ClassScores(Scores):
-    """Precision, recall and F1 of one class, and how many examples have it."""
+    """Precision, recall and F1 of one class, and its number of examples."""
 
     name: str
     support: int
@@ -56,13 +55,13 @@ class ClassScores(Scores):
 
 class _Report:
     def to_dict(self) -> dict:
-        """The report as plain values; what is undefined is None, because JSON has no NaN."""
+        """Return the report as plain values; undefined numbers are `None`, because JSON has no NaN."""
         return json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)  # type: ignore[call-overload]
 
 
 @dataclass(frozen=True)
 class ClassificationReport(_Report):
-    """How well one class a text was found; prints as a table."""
+    """The quality of predictions with one class per text; prints as a table."""
 
     count: int
     accuracy: float
@@ -89,10 +88,10 @@ class ClassificationReport(_Report):
 
 @dataclass(frozen=True)
 class MultilabelReport(_Report):
-    """How well any number of labels a text was found; prints as a table."""
+    """The quality of predictions with several labels per text; prints as a table."""
 
     count: int
-    subset_accuracy: float  # all labels of a text right
+    subset_accuracy: float  # the share of texts whose labels are all right
     micro: Scores
     macro: Scores  # over the labels that occur or were predicted
     weighted: Scores
@@ -106,7 +105,7 @@ class MultilabelReport(_Report):
 
 @dataclass(frozen=True)
 class RegressionReport(_Report):
-    """How well numbers were found; a correlation that is undefined is NaN, with a note."""
+    """The quality of predicted numbers; an undefined correlation is NaN, with a note."""
 
     count: int
     pearson: float
@@ -127,12 +126,13 @@ class RegressionReport(_Report):
 def classification_report(
     labels: Sequence, predictions: Sequence, *, names: Sequence[str] | None = None
 ) -> ClassificationReport:
-    """Measures one predicted class a text.
+    """Measure predictions of one class per text.
 
     Args:
-        labels: The true classes: names, or numbers into `names`.
-        predictions: The predicted classes in the same way, or scores `[examples, classes]`; the highest counts.
-        names: All classes in order; None takes the names that occur, sorted.
+        labels: The true classes: names, or indices of `names`.
+        predictions: The predicted classes in the same form, or scores `[examples, classes]`, of which the highest
+            counts.
+        names: All classes in order; `None` takes the names that occur, sorted.
 
     Example:
         >>> report = classification_report(["a", "a", "b"], ["a", "b", "b"], names=["a", "b"])
@@ -158,11 +158,11 @@ def classification_report(
 
 
 def multilabel_report(labels: Sequence, predictions: Sequence, *, names: Sequence[str]) -> MultilabelReport:
-    """Measures any number of predicted labels a text.
+    """Measure predictions of several labels per text.
 
     Args:
         labels: The true labels: a collection of names for each text, or zeros and ones `[examples, labels]`.
-        predictions: The predicted ones in the same way; of probabilities pass `probabilities >= 0.5`.
+        predictions: The predicted labels in the same form; for probabilities pass `probabilities >= 0.5`.
         names: All labels in order.
 
     Example:
@@ -173,7 +173,7 @@ def multilabel_report(labels: Sequence, predictions: Sequence, *, names: Sequenc
     true, found = class_matrix(labels, names, role="labels"), class_matrix(predictions, names, role="predictions")
     if len(true) != len(found) or not len(true):
         raise ValueError(
-            f"there are {len(true)} labels and {len(found)} predictions; both must be as many, and not none."
+            f"There are {len(true)} labels and {len(found)} predictions; expected as many of both, at least one."
         )
     present = np.flatnonzero((true | found).any(axis=0))
     notes = []
@@ -195,11 +195,11 @@ def multilabel_report(labels: Sequence, predictions: Sequence, *, names: Sequenc
 
 
 def regression_report(labels: Sequence, predictions: Sequence) -> RegressionReport:
-    """Measures predicted numbers.
+    """Measure predicted numbers.
 
     Args:
         labels: The true numbers.
-        predictions: The predicted ones, `[examples]` or `[examples, 1]`.
+        predictions: The predicted numbers, `[examples]` or `[examples, 1]`.
 
     Example:
         >>> print(regression_report([0.0, 1.0, 2.0], [0.0, 2.0, 4.0]))
@@ -208,7 +208,7 @@ def regression_report(labels: Sequence, predictions: Sequence) -> RegressionRepo
     true, found = finite_numbers(labels, role="labels"), finite_numbers(predictions, role="predictions")
     if true.shape != found.shape or not len(true):
         raise ValueError(
-            f"there are {len(true)} labels and {len(found)} predictions; both must be as many, and not none."
+            f"There are {len(true)} labels and {len(found)} predictions; expected as many of both, at least one."
         )
     stats = evaluation_module("scipy.stats")
     pearson = spearman = math.nan

@@ -1,14 +1,31 @@
-"""Scores and counts → the lines of a printed table.
-
-Takes the values of a report, gives text. A room of its own because the reports are numbers first; how they look on a
-terminal is decided here.
-"""
+"""Formats the scores and counts of reports as the lines of printed tables."""
 
 from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class ScoredReport(Protocol):
+    """A report with precision, recall and F1 of each class, and their averages."""
+
+    @property
+    def classes(self) -> Sequence[Any]:
+        """The scores of each class, with its `name`."""
+
+    @property
+    def micro(self) -> Any:
+        """The scores over all decisions."""
+
+    @property
+    def macro(self) -> Any:
+        """The mean of the classes."""
+
+    @property
+    def weighted(self) -> Any:
+        """The mean of the classes, weighted by their support."""
 
 
 def listed(names: Sequence[str]) -> str:
-    """A few names, and how many more there are.
+    """Return a few names, and how many more there are.
 
     Example:
         >>> listed(["a", "b"])
@@ -18,7 +35,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def noted(notes: Sequence[str]) -> list[str]:
-    """A paragraph of notes, if there are any.
+    """Return the lines of the notes, if there are any.
 
     Example:
         >>> noted(["all labels are 'a'"])
@@ -27,8 +44,8 @@ def noted(notes: Sequence[str]) -> list[str]:
     return ["", *(f"note: {note}" for note in notes)] if notes else []
 
 
-def score_table(report) -> list[str]:
-    """A line for each class, then one for each average; `report` is one of a classification, multi-label or not."""
+def score_table(report: "ScoredReport") -> list[str]:
+    """Return a line for each class, then one for each average."""
     averages = (("micro", report.micro), ("macro", report.macro), ("weighted", report.weighted))
     width = max(8, *(len(scores.name) for scores in report.classes))
     lines = [f"{'':<{width}}  precision  recall      f1  support"]
@@ -42,7 +59,7 @@ def score_table(report) -> list[str]:
 
 
 def matrix_table(names: Sequence[str], confusion: Sequence[Sequence[int]]) -> list[str]:
-    """The confusion matrix with its names.
+    """Return the lines of the confusion matrix, with its names.
 
     Example:
         >>> print("\\n".join(matrix_table(["a", "b"], [[3, 0], [1, 12]])))

@@ -1,1 +1,1 @@
-"""Fine-tuning: recipes, runs, and what they train and keep."""
+"""Fine-tuning: recipes, runs, the weights that train, and the weights that are kept."""

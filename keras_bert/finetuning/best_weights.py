@@ -1,8 +1,7 @@
-"""The best weights of a run, measured on the way: early stopping that also survives a kill.
+"""Keeps the best weights of a run, with early stopping that also works after a restart.
 
-`KeepBest` takes a function that measures, and gives the run its best weights back at the end. A room of its own because
-Keras's own callback knows only the metrics that `fit` computes, and tasks are measured by others (F1, Matthews,
-Spearman), and because it forgets the best weights when the process dies.
+Unlike Keras' `EarlyStopping`, `KeepBest` takes any function as its measure (F1, Matthews, Spearman), and can keep the
+best weights on disk.
 """
 
 import json
@@ -11,6 +10,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -22,12 +22,12 @@ from keras_bert.system.atomic_files import write_whole
 
 @dataclass(frozen=True)
 class Score:
-    """A measurement.
+    """A measurement of a model.
 
     Args:
-        value: The number that decides; more is better.
+        value: The score; higher is better.
         degenerate: Whether the model gives every text the same answer.
-        details: Other numbers for the history. Of equal scores the one with the lower `val_loss` among them is better.
+        details: More numbers for the history. If two scores are equal, the one with the lower `val_loss` is better.
     """
 
     value: float
@@ -36,16 +36,16 @@ class Score:
 
 
 class KeepBest(keras.callbacks.Callback):
-    """Measures at the end of every epoch, stops when nothing is gained any more, keeps the best weights.
+    """Measures the model after every epoch, keeps the best weights, and stops when the score no longer improves.
 
-    A gain is a higher score, or the same score with a lower `val_loss`: a score that counts whole answers stands still
-    for epochs while a model learns. While a model gives one answer to every text it has not begun to learn, and no
-    measurement of it counts as one without a gain.
+    A higher score is an improvement, and so is an equal score with a lower `val_loss`: a score that counts whole
+    answers may stay the same for epochs while the model learns. A model that gives every text the same answer has not
+    begun to learn, so its measurements do not count towards `patience`.
 
     Args:
-        measure: Takes the model, gives a `Score`; `None` keeps the last weights.
-        metric: What the score is called in the logs, after `val_`.
-        patience: Measurements without a gain before it stops; `None` never stops.
+        measure: A function that takes the model and returns a `Score`; `None` keeps the last weights.
+        metric: The name of the score in the logs, after `val_`.
+        patience: How many measurements without improvement to wait before stopping; `None` never stops.
 
     Example:
         ```python
@@ -55,51 +55,58 @@ class KeepBest(keras.callbacks.Callback):
         ```
     """
 
-    def __init__(self, measure: Callable[[keras.Model], Score] | None, *, metric="score", patience=None):
+    def __init__(
+        self,
+        measure: Callable[[keras.Model], Score] | None,
+        *,
+        metric: str = "score",
+        patience: int | None = None,
+    ):
         super().__init__()
         self.measure, self.metric, self.patience = measure, metric, patience
         self.history: list[dict] = []
         self.best: Score | None = None
         self._best_weights: list[np.ndarray] | None = None
         self.best_epoch = 0
-        self._waited: list[int] = []  # beside the history: measurements since the last gain
+        self._waited: list[int] = []  # for each entry of the history: measurements since the last improvement
         self._directory: Path | None = None
 
     def keep_in(self, directory: str | os.PathLike, epoch: int = 0) -> None:
-        """Keep the best weights and the history on disk too, and read what a run that was killed after `epoch` left."""
+        """Also keep the best weights and the history on disk, and read those of a run that was killed after `epoch`."""
         self._directory = Path(directory)
         path = self._directory / "best.json"
         if not path.exists():
             return
         kept = json.loads(path.read_text(encoding="utf-8"))
-        # What was measured after the last saved state will be measured again, with the same numbers.
+        # Measurements after the last saved state will be repeated, with the same results.
         self.history = [row for row in kept["history"] if row["epoch"] <= epoch]
         self._waited = kept["waited"][: len(self.history)]
         self.best, self.best_epoch = Score(**kept["best"]), kept["best_epoch"]
         arrays = load_file(self._directory / kept["file"])
         self._best_weights = [arrays[str(index)] for index in range(len(arrays))]
 
-    def on_epoch_end(self, epoch, logs=None):
-        row = {"epoch": epoch + 1, **{name: float(value) for name, value in (logs or {}).items()}}
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        logs = {} if logs is None else logs
+        row = {"epoch": epoch + 1, **{name: float(value) for name, value in logs.items()}}
         if self.measure is not None:
             score = self.measure(self.model)
             measured = {f"val_{self.metric}": score.value, **score.details}
             row |= measured
-            logs.update(measured)  # for the callbacks behind this one
+            logs.update(measured)  # for the callbacks after this one
             self._judge(score, epoch + 1)
         self.history.append(row)
         if self._directory is not None and self.best is not None:
-            self._write()
+            self._write(self._directory, self.best)
         if self.out_of_patience:
             self.model.stop_training = True
 
     @property
     def out_of_patience(self) -> bool:
-        """Whether nothing was gained for so long that training has to stop; a run that was killed then knows it too."""
+        """Whether training has to stop because the score no longer improves; also after a restart."""
         return self.patience is not None and bool(self._waited) and self._waited[-1] >= self.patience
 
-    def _judge(self, score, epoch):
-        # What was the best when a run was killed may be measured a second time, and is a gain then too.
+    def _judge(self, score: Score, epoch: int) -> None:
+        # After a restart the best epoch may be measured again, which is an improvement again.
         if self.best is None or epoch == self.best_epoch or _rank(score) > _rank(self.best):
             self.best, self.best_epoch = score, epoch
             self._best_weights = [to_numpy(variable) for variable in self.model.trainable_variables]
@@ -108,33 +115,33 @@ class KeepBest(keras.callbacks.Callback):
             self._waited.append((self._waited or [0])[-1] + (not score.degenerate))
 
     def finish(self, model: keras.Model) -> Score:
-        """Give the model its best weights, and their score; NaN where nothing was measured."""
+        """Load the best weights into the model and return their score; NaN if nothing was measured."""
         self.restore_best(model)
         return self.best or Score(float("nan"))
 
     def restore_best(self, model: keras.Model) -> None:
-        """Give the model its best weights; without any it stays as it is."""
+        """Load the best weights into the model, if there are any."""
         for variable, value in zip(model.trainable_variables, self._best_weights or [], strict=False):
             variable.assign(value)
 
-    def _write(self):
-        """First the weights under a new name, then the one file that points to them: a kill leaves one or the other."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def _write(self, directory: Path, best: Score) -> None:
+        """Write the weights under a new name, then the file that names them: a kill leaves the old or the new ones."""
+        directory.mkdir(parents=True, exist_ok=True)
         name = f"best-{self.best_epoch}.safetensors"
-        if not (self._directory / name).exists():
-            arrays = {str(index): value for index, value in enumerate(self._best_weights)}
-            save_file(arrays, self._directory / f".{name}.partial")
-            os.replace(self._directory / f".{name}.partial", self._directory / name)
-        kept = {"best": self.best.__dict__, "best_epoch": self.best_epoch, "file": name}
+        if not (directory / name).exists():
+            arrays = {str(index): value for index, value in enumerate(self._best_weights or [])}
+            save_file(arrays, directory / f".{name}.partial")
+            os.replace(directory / f".{name}.partial", directory / name)
+        kept: dict[str, Any] = {"best": best.__dict__, "best_epoch": self.best_epoch, "file": name}
         kept |= {"history": self.history, "waited": self._waited}
-        write_whole(self._directory / "best.json", json.dumps(kept) + "\n")
-        for old in self._directory.glob("best-*.safetensors"):
+        write_whole(directory / "best.json", json.dumps(kept) + "\n")
+        for old in directory.glob("best-*.safetensors"):
             if old.name != name:
                 old.unlink()
 
 
-def _rank(score):
-    """What is better is larger; NaN is the least of all."""
+def _rank(score: Score) -> tuple[float, bool, float]:
+    """Return a key that is larger for a better score; NaN is the lowest."""
     loss = score.details.get("val_loss", math.inf)
     value, loss = (-math.inf if math.isnan(number) else number for number in (score.value, -loss))
     return value, not score.degenerate, loss

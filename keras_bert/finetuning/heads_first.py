@@ -1,8 +1,8 @@
-"""A model with a random head → the same with a head that fits its pretrained features, all else as it was.
+"""Trains only the heads of a model first, so that they fit its pretrained features.
 
-A random head sends random gradients down, and by the time it has learned, the features under it are bent (Kumar et al.
-2022, arXiv 2202.10054). Where examples are few, the seed of that head is also much of what makes runs differ: trained
-alone it ends, from any seed, in about the same place, for on fixed features a linear head has one best answer.
+The gradients of a random head distort the features below it before it has learned (Kumar et al. 2022, arXiv
+2202.10054). With few examples, the seed of the head is also a main reason why runs differ. On fixed features, a linear
+head ends in about the same place from any seed.
 """
 
 import contextlib
@@ -16,19 +16,19 @@ from keras_bert.finetuning.trained_parts import is_head
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.training.training_model import TrainingModel
 
-# One layer on fixed features bears it, and has to arrive within few epochs.
+# High, because one layer on fixed features is stable at this rate and has only a few epochs.
 _RATE = 5e-3
 
 
 def train_heads(
     model: keras.Model, batches: tf.data.Dataset, *, steps: int, loss: dict, verbose: int | str = "auto"
 ) -> None:
-    """Train a model's heads, if it has any, for some steps; embeddings, blocks and pooler keep their values.
+    """Train a model's heads, if it has any, for some steps; embeddings, blocks and pooler do not change.
 
     Args:
-        model: A built model; what trains of it afterwards is what trained before.
-        batches: As `fit` takes them, at least so many.
-        steps: How many to take.
+        model: A built model. Afterwards the same variables are trainable as before.
+        batches: At least `steps` batches for `fit`.
+        steps: The number of steps.
         loss: The loss of each output.
         verbose: As for `fit`.
 
@@ -38,15 +38,15 @@ def train_heads(
         ```
     """
     if not any(is_head(variable.path) for variable in model.trainable_variables):
-        return  # a model of sentence vectors has none
+        return  # such as a model of sentence vectors
     with _heads_alone(model):
-        heads = TrainingModel.from_model(model)  # so that the optimizer that comes after finds the model untouched
+        heads = TrainingModel.from_model(model)  # a copy, so that compiling does not change the model
         heads.compile(finetuning_optimizer(_RATE, steps), loss=loss, jit_compile=False)
         heads.fit(batches, steps_per_epoch=steps, epochs=1, shuffle=False, verbose=fit_verbosity(verbose))
 
 
 @contextlib.contextmanager
-def _heads_alone(model) -> Iterator[None]:
+def _heads_alone(model: keras.Model) -> Iterator[None]:
     rest = [variable for variable in model.trainable_variables if not is_head(variable.path)]
     try:
         for variable in rest:

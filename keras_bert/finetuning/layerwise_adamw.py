@@ -1,12 +1,11 @@
 """AdamW for fine-tuning: a learning rate for each layer, and decay towards the pretrained weights.
 
-Takes a rate and a number of steps like `bert_optimizer`, gives a Keras optimizer. A room of its own because both ideas
-look at a variable's place in the encoder or at its first value, which no stock optimizer does: lower layers hold what
-every text needs and should move less (Howard & Ruder 2018), and what moves should be pulled to where it came from
-rather than to zero (Lee et al. 2020, section 3).
+Lower layers are more general and should change less (Howard & Ruder 2018), and weights should decay towards their
+pretrained values rather than towards zero (Lee et al. 2020, section 3).
 """
 
 import re
+from typing import Any
 
 import keras
 from keras import ops
@@ -15,20 +14,20 @@ from keras_bert.training.optimizers import UNDECAYED, WarmupLinearDecay
 
 _BLOCK = re.compile(r"block_(\d+)")
 
-# Keras adds it before the correction of the bias, so that in the first steps it counts up to thirty times as much, and
-# a clipped gradient has elements of 1e-4 and less: 1e-6, which is usual elsewhere, held most weights back.
+# Keras adds it before the bias correction, which makes it much larger in the first steps, when clipped gradients are
+# small: the usual 1e-6 would slow down most weights.
 _EPSILON = 1e-8
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class LayerwiseAdamW(keras.optimizers.AdamW):
-    """AdamW whose rate falls from the heads down to the embeddings.
+    """AdamW with a learning rate that decreases from the heads down to the embeddings.
 
     Args:
         learning_rate: The rate of the heads and the pooler, a number or a schedule.
-        layer_decay: The rate of a layer over that of the layer above it; 1 gives all layers the same.
-        pretrained_decay: Decoupled decay towards the values that variables had when training began. Heads have no
-            pretrained values and take no part.
+        layer_decay: The rate of a layer divided by that of the layer above it; 1 gives all layers the same rate.
+        pretrained_decay: The decoupled decay towards the values that variables had when training began. Heads are left
+            out, because they have no pretrained values.
         kwargs: As for `keras.optimizers.AdamW`.
 
     Example:
@@ -38,7 +37,15 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
         0.729
     """
 
-    def __init__(self, learning_rate=2e-5, *, layer_decay=1.0, pretrained_decay=0.0, name="layerwise_adamw", **kwargs):
+    def __init__(
+        self,
+        learning_rate: Any = 2e-5,
+        *,
+        layer_decay: float = 1.0,
+        pretrained_decay: float = 0.0,
+        name: str = "layerwise_adamw",
+        **kwargs: Any,
+    ):
         if not 0 < layer_decay <= 1:
             raise ValueError(f"layer_decay={layer_decay!r}: expected a number over 0 and at most 1 (1 is off).")
         if pretrained_decay < 0:
@@ -46,7 +53,7 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
         super().__init__(learning_rate, name=name, **kwargs)
         self.layer_decay, self.pretrained_decay = layer_decay, pretrained_decay
 
-    def build(self, variables):
+    def build(self, variables: list[Any]) -> None:
         if self.built:
             return
         super().build(variables)
@@ -60,28 +67,28 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
                 for variable, depth in zip(variables, depths, strict=True)
             ]
 
-    def _anchor(self, variable):
+    def _anchor(self, variable: Any) -> Any:
         anchor = self.add_variable_from_reference(variable, name="pretrained")
         anchor.assign(variable)
         return anchor
 
     @property
     def rate_factors(self) -> dict[str, float]:
-        """What the rate is multiplied with, by the path of each variable."""
+        """The factor of the learning rate for each variable, by its path."""
         paths = (variable.path for variable in self._trainable_variables)
         return dict(zip(paths, self._factors, strict=True))
 
-    def _apply_weight_decay(self, variables):
-        """Nothing: `update_step` decays, by the rate of the layer."""
+    def _apply_weight_decay(self, variables: list[Any]) -> None:
+        """Do nothing: `update_step` applies the decay with the rate of the layer."""
 
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+    def _backend_update_step(self, grads: list[Any], trainable_variables: list[Any], learning_rate: Any) -> None:
         # Keras corrects the bias anew for each variable, a third of the ops of a step: here it is done once.
         step = ops.cast(self.iterations + 1, "float32")
         rate = ops.cast(learning_rate, "float32")
         correction = ops.sqrt(1 - ops.power(self.beta_2, step)) / (1 - ops.power(self.beta_1, step))
         super()._backend_update_step(grads, trainable_variables, ops.stack([rate, rate * correction]))
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Update a variable; `learning_rate` has two numbers, the rate and the rate with Adam's bias correction."""
         index = self._get_variable_index(variable)
         rates = ops.cast(learning_rate, variable.dtype) * self._factors[index]
@@ -95,12 +102,12 @@ class LayerwiseAdamW(keras.optimizers.AdamW):
         self.assign_add(square, (ops.square(gradient) - square) * (1 - self.beta_2))
         self.assign_sub(variable, rates[1] * mean / (ops.sqrt(square) + self.epsilon))
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "layer_decay": self.layer_decay, "pretrained_decay": self.pretrained_decay}
 
 
 def layer_depth(path: str) -> int | None:
-    """How deep a variable lies, by its path: 0 for embeddings, i + 1 for block i, `None` for pooler and heads.
+    """Return the depth of a variable by its path: 0 for embeddings, i + 1 for block i, `None` for pooler and heads.
 
     Example:
         >>> [layer_depth(path) for path in ("embeddings/position", "block_3/output/kernel", "classifier/bias")]
@@ -123,7 +130,7 @@ def finetuning_optimizer(
     layer_decay: float = 1.0,
     pretrained_decay: float = 0.0,
 ) -> LayerwiseAdamW:
-    """AdamW with bias correction, warm-up and linear decay, no weight decay on biases and norms.
+    """Create AdamW with bias correction, warm-up and linear decay, without weight decay on biases and norms.
 
     Example:
         >>> finetuning_optimizer(2e-5, 1000, layer_decay=0.95).layer_decay

@@ -1,9 +1,10 @@
-"""Mixout: in each step, a share of the weights is taken from the pretrained model (Lee et al. 2020).
+"""Mixout: each training step replaces a random share of the weights by the pretrained ones (Lee et al. 2020).
 
-`MixoutModel` takes a functional model and a rate, gives one whose training step mixes. A room of its own because it is
-the one regularizer that works on weights instead of activations: w' = (m·w₀ + (1−m)·w − p·w₀) / (1−p), with m drawn for
-every weight, so that the expected weight is w, and dropout is the case w₀ = 0.
+A step uses w' = (m·w₀ + (1−m)·w − p·w₀) / (1−p) with a random m for every weight, so that the expected weight is w;
+dropout is the case w₀ = 0.
 """
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -15,12 +16,12 @@ from keras_bert.model.embeddings import spread_seed
 
 
 class MixoutModel(keras.Model):
-    """A functional model that trains with mixout on the kernels of its blocks. TensorFlow, one device.
+    """A functional model that trains with mixout on the kernels of its blocks, on one device with TensorFlow.
 
     Args:
-        model: A built model, at its pretrained weights.
+        model: A built model with its pretrained weights.
         rate: The share p of weights that a step takes from the pretrained model.
-        seed: Seed of the draws.
+        seed: The seed of the random choice.
 
     Example:
         ```python
@@ -28,11 +29,17 @@ class MixoutModel(keras.Model):
         ```
     """
 
+    mixout_rate: float
+    mixout_seed: int
+    _pretrained: list[tf.Tensor | None]
+
     @classmethod
     def from_model(cls, model: keras.Model, *, rate: float, seed: int) -> "MixoutModel":
-        """The same layers and weights, with mixout."""
+        """Create a model with the same layers and weights that trains with mixout."""
         if not 0 < rate < 1:
-            raise ValueError(f"rate={rate!r}: expected a share between 0 and 1; without mixout use the model as it is.")
+            raise ValueError(
+                f"rate={rate!r}: expected a share between 0 and 1; to train without mixout, use the model."
+            )
         if keras.backend.backend() != "tensorflow" or tf.distribute.has_strategy():
             raise ValueError("Mixout trains on one device of the TensorFlow backend; set mixout=0 elsewhere.")
         mixed = cls(model.input, model.output, name=model.name)
@@ -42,7 +49,7 @@ class MixoutModel(keras.Model):
         ]
         return mixed
 
-    def train_step(self, data):
+    def train_step(self, data: Any) -> dict[str, Any]:
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         weights = self.trainable_variables
         with tf.GradientTape() as tape:
@@ -57,8 +64,9 @@ class MixoutModel(keras.Model):
         self._loss_tracker.update_state(loss)
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
-    def _mixed_weights(self, weights):
-        step, mixed = self.optimizer.iterations, []
+    def _mixed_weights(self, weights: list[Any]) -> list[Any]:
+        step = self.optimizer.iterations
+        mixed: list[Any] = []
         for weight, anchor, key in zip(
             weights, self._pretrained, spread_seed(self.mixout_seed, len(weights)), strict=True
         ):
@@ -71,5 +79,5 @@ class MixoutModel(keras.Model):
         return mixed
 
 
-def _mixes(weight):
+def _mixes(weight: Any) -> bool:
     return bool(layer_depth(weight.path)) and weight.path.endswith("kernel")

@@ -1,10 +1,11 @@
-"""How to fine-tune, as values: a `Recipe` can be printed, compared and changed with `dataclasses.replace`.
+"""Recipes for fine-tuning: all settings of a run as one value.
 
-Takes nothing, gives the table `RECIPES`. A room of its own because these numbers are what people read, argue about and
-change; the code that obeys them is in `finetune.py`.
+A `Recipe` can be printed, compared and changed with `dataclasses.replace`. `RECIPES` has the recipes by name;
+`finetuning/run.py` trains by them.
 """
 
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,34 +13,34 @@ class Recipe:
     """How to fine-tune a pretrained model.
 
     Args:
-        name: What to call it.
-        learning_rate: The peak of the schedule, for the heads; `None` goes by the model's width (`rate_for_width`).
-        epochs: Times through the data.
-        steps: A budget of steps; where the data is so small that `epochs` give fewer, it is trained for these.
-        batch_size: Examples of a step.
-        warmup: The share of the steps in which the rate climbs.
-        weight_decay: Decay of kernels towards zero.
-        clip_norm: The largest norm of all gradients together.
-        evaluations: How often the validation data is measured in a run; `None` is after every epoch.
-        patience: Measurements without a gain before training stops; `None` never stops early.
-        trains: What is trained: `"all"`, `"head"` (the heads and the pooler; see `top_layers`), `"bias"` (BitFit: all
-            biases and the heads) or `"lora"` (low-rank updates of queries and values, and the heads).
-        top_layers: With `trains="head"`: how many top blocks train too.
+        name: The name of the recipe.
+        learning_rate: The peak of the schedule, for the heads; `None` depends on the model's width (`rate_for_width`).
+        epochs: The number of passes over the data.
+        steps: The smallest number of steps: a small data set, for which `epochs` give fewer, trains for this many.
+        batch_size: The number of examples in a step.
+        warmup: The share of the steps in which the rate rises.
+        weight_decay: The decay of kernels towards zero.
+        clip_norm: The largest global norm of the gradients.
+        evaluations: How often a run measures the validation data; `None` measures after every epoch.
+        patience: How many measurements without improvement to wait before training stops; `None` never stops early.
+        trains: Which weights train: `"all"`, `"head"` (the heads and the pooler; see `top_layers`), `"bias"` (BitFit:
+            all biases and the heads) or `"lora"` (low-rank updates of queries and values, and the heads).
+        top_layers: With `trains="head"`: how many of the top blocks train, too.
         lora_rank: With `trains="lora"`: the rank.
-        layer_decay: The learning rate of a layer over that of the layer above it.
-        reinitialize: How many top blocks start from random weights, and with them the pooler; `None` is one where the
-            head sees the first token, none where it sees the mean: sentence encoders know what to do with their top.
-        head_epochs: Times through the data in which the heads alone train, before all that `trains` says does.
+        layer_decay: The learning rate of a layer divided by that of the layer above it.
+        reinitialize: How many of the top blocks start from random weights, together with the pooler. `None` is 1 if the
+            head uses the first token, and 0 if it uses the mean, as sentence encoders do.
+        head_epochs: The number of passes over the data in which only the heads train, before the main training.
         mixout: The share of weights that a step takes from the pretrained model (Lee et al. 2020).
-        pretrained_decay: Decay of weights towards their pretrained values.
-        dropout: Rate in the encoder for this run; `None` keeps the model's.
-        attention_dropout: Rate on attention probabilities; `None` keeps the model's.
-        classifier_dropout: Rate before the heads; `None` keeps the model's.
-        seeds: One run each; the model with the best validation score is kept.
-        average: Whether the mean of the runs' weights is kept instead of the best run's: that of the best run and those
-            that raise its validation score or keep it (Wortsman et al. 2022); without validation data, of all. The mean
-            of one run is that run.
-        restarts: How many more seeds may be tried for runs that degenerate (one class for every text).
+        pretrained_decay: The decay of weights towards their pretrained values.
+        dropout: The rate in the encoder for this run; `None` keeps the model's.
+        attention_dropout: The rate for attention probabilities; `None` keeps the model's.
+        classifier_dropout: The rate before the heads; `None` keeps the model's.
+        seeds: One run for each seed; the model with the best validation score is kept.
+        average: Whether to keep the mean of several runs' weights instead of the best run's: of the best run and those
+            that do not lower its validation score (Wortsman et al. 2022), or of all runs if there is no validation
+            data.
+        restarts: How many more seeds may be tried for degenerate runs (the same class for every text).
     """
 
     name: str = "standard"
@@ -67,11 +68,11 @@ class Recipe:
     average: bool = False
     restarts: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.trains not in TRAINED_PARTS:
             raise ValueError(f"trains={self.trains!r}: expected one of {', '.join(map(repr, TRAINED_PARTS))}.")
         if not self.seeds:
-            raise ValueError("seeds=() gives no run; expected at least one number.")
+            raise ValueError("seeds=(): expected at least one number, one for each run.")
         for name in ("epochs", "batch_size", "learning_rate"):
             if getattr(self, name) is not None and not getattr(self, name) > 0:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected a number over 0.")
@@ -86,11 +87,11 @@ class Recipe:
                 raise ValueError(f"{name}={rate!r}: expected None or a rate from 0 to below 1.")
 
     def for_width(self, hidden_dim: int) -> "Recipe":
-        """The recipe with a number for its learning rate."""
+        """Return the recipe with a number as its learning rate."""
         return self if self.learning_rate is not None else replace(self, learning_rate=rate_for_width(hidden_dim))
 
     def __str__(self) -> str:
-        """The settings that differ from the standard recipe, one a line."""
+        """Return the settings that differ from the standard recipe, one per line."""
         standard = Recipe()
         changed = {
             field.name: getattr(self, field.name)
@@ -102,16 +103,15 @@ class Recipe:
         if self.learning_rate is None:
             rows["learning_rate"] = "by the model's width: 2e-05 for 768, 8e-05 for 384"
         if self.reinitialize is None:
-            rows["reinitialize"] = "1 where the head sees the first token, 0 where it sees the mean"
+            rows["reinitialize"] = "1 if the head uses the first token, 0 if it uses the mean"
         return f"recipe {self.name}\n" + "\n".join(f"  {name:<20}{value}" for name, value in rows.items())
 
 
 def rate_for_width(hidden_dim: int) -> float:
-    """The learning rate that suits a model: 2e-5 for BERT-base's width of 768, more for narrower ones.
+    """Return a learning rate for a model: 2e-5 for BERT-base's width of 768, more for narrower models.
 
-    A rule of thumb: narrow models take, and need, larger rates (tiny ones of width 128 learn best around 1e-3), and the
-    square of the ratio of widths is near what is usual for 128, 384 and 768. On much data, such as the 67,000 examples
-    of SST-2, half of it may be better; few epochs on little data want all of it.
+    It is a rule of thumb: narrow models need larger rates, and the square of the ratio of widths is close to the usual
+    rates for widths of 128, 384 and 768. With a lot of data, half of it may be better.
 
     Example:
         >>> rate_for_width(384)
@@ -124,8 +124,8 @@ TRAINED_PARTS = ("all", "head", "bias", "lora")
 
 RECIPES = {
     "standard": Recipe(),
-    # Zhang et al. 2020 (arXiv 2006.05987): bias correction (Keras's Adam has it), fresh top layers, more steps. Kumar
-    # et al. 2022: the heads first. Wortsman et al. 2022: the mean of the seeds' weights instead of one of them.
+    # Zhang et al. 2020 (arXiv 2006.05987): bias correction (Keras' Adam has it), new top layers, more steps. Kumar
+    # et al. 2022: the heads first. Wortsman et al. 2022: the mean of the weights of several seeds.
     "few_sample": Recipe(
         name="few_sample",
         epochs=3,
@@ -145,8 +145,8 @@ RECIPES = {
 }
 
 
-def find_recipe(recipe: "str | Recipe", **changes) -> Recipe:
-    """A recipe by name, or the one given, with changes.
+def find_recipe(recipe: str | Recipe, **changes: Any) -> Recipe:
+    """Return a recipe by name, or the one given, with changes.
 
     Example:
         >>> find_recipe("standard", learning_rate=5e-5).learning_rate

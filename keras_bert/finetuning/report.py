@@ -1,4 +1,4 @@
-"""What a fine-tuning gives back: its runs and the report that prints them."""
+"""The report of a fine-tuning: its runs, their scores and measurements."""
 
 from dataclasses import dataclass, field
 
@@ -10,18 +10,18 @@ from keras_bert.finetuning.trained_parts import ParameterCount
 
 @dataclass(frozen=True)
 class Run:
-    """What became of one seed.
+    """The result of one seed.
 
     Args:
         seed: The seed.
         score: The best score.
         degenerate: Whether the model gives every text the same answer.
-        steps: How many it took.
-        seconds: How long.
-        epochs: How many times through the data that is, and `planned_epochs` how many the recipe asks for.
-        best_epoch: The number of the measurement, as in the history, whose weights were the best.
-        stopped_early: Whether it ended because nothing was gained any more (`Recipe.patience`).
-        reused: Whether it had ended before, and was taken from its directory.
+        steps: The number of steps.
+        seconds: The time that it took.
+        epochs: The number of passes over the data; `planned_epochs` is the number in the recipe.
+        best_epoch: The number of the measurement, as in the history, that had the best weights.
+        stopped_early: Whether it ended because the score no longer improved (`Recipe.patience`).
+        reused: Whether it was finished before, and was read from its directory.
     """
 
     seed: int
@@ -40,26 +40,26 @@ class Run:
         if self.stopped_early:
             words.append(f"stopped early after {self.epochs:.3g} of {self.planned_epochs:.3g} epochs")
         if self.degenerate:
-            words.append("degenerate: one class for every text")
+            words.append("degenerate: the same class for every text")
         if self.reused:
-            words.append("had ended before: taken from its directory")
+            words.append("finished before: read from its directory")
         return "   ".join(words)
 
 
 @dataclass(frozen=True)
 class FinetuneReport:
-    """What a fine-tuning did. Prints as a small table.
+    """The report of a fine-tuning. Prints as a small table.
 
     Args:
         recipe: The recipe.
-        metric: What `score` measures on the validation data.
-        runs: One for each seed, degenerate ones that were started again included.
+        metric: The name of the score on the validation data.
+        runs: One run for each seed, including degenerate ones that were replaced.
         parameters: How many parameters trained.
-        measurements: Those of the best run, a row each: the number of the epoch, losses, the metric.
+        measurements: Those of the best run, one row each: the number of the epoch, losses, the metric.
         interrupted: Whether Ctrl-C ended it; the model is then the best so far.
-        averaged: The seeds whose weights the model is the mean of (`Recipe.average`); empty where it is that of `best`.
-        averaged_score: The score of that mean.
-        notes: What was cut or dropped on the way.
+        averaged: The seeds whose weights were averaged (`Recipe.average`); empty if the model is that of `best`.
+        averaged_score: The score of the averaged model.
+        notes: Sentences about what was cut or dropped.
     """
 
     recipe: Recipe
@@ -74,7 +74,7 @@ class FinetuneReport:
 
     @property
     def history(self) -> dict[str, list]:
-        """The measurements as Keras's `History.history` has them: a list for each number.
+        """The measurements in the form of Keras' `History.history`: a list for each number.
 
         Example:
             ```python
@@ -87,22 +87,22 @@ class FinetuneReport:
 
     @property
     def epoch(self) -> list[int]:
-        """The numbers of the epochs, from 0, as Keras's `History.epoch` has them."""
+        """The numbers of the epochs, from 0, as in Keras' `History.epoch`."""
         return [row["epoch"] - 1 for row in self.measurements]
 
     @property
     def score(self) -> float:
-        """What the model that was kept scores on the validation data; NaN where there is none."""
+        """The score of the kept model on the validation data; NaN without validation data."""
         return self.best.score if self.averaged_score is None else self.averaged_score
 
     @property
     def best(self) -> Run:
-        """The best run, whose model was kept unless the runs were averaged."""
+        """The best run; its model is kept unless runs were averaged."""
         return max(self.runs, key=lambda run: (not run.degenerate, np.nan_to_num(run.score, nan=-np.inf)))
 
     @property
     def mean(self) -> float:
-        """The mean score over the seeds, without degenerate runs that were started again."""
+        """The mean score over the seeds, without degenerate runs that were replaced."""
         return float(np.mean([run.score for run in self.counted]))
 
     @property
@@ -112,7 +112,7 @@ class FinetuneReport:
 
     @property
     def counted(self) -> tuple[Run, ...]:
-        """One run for each seed that was asked for: degenerate ones only where no restart replaced them."""
+        """One run for each seed of the recipe: a degenerate one only if no restart replaced it."""
         good = [run for run in self.runs if not run.degenerate]
         bad = [run for run in self.runs if run.degenerate]
         return tuple((good + bad)[: max(len(self.recipe.seeds), len(good))])
@@ -133,15 +133,15 @@ class FinetuneReport:
             lines.append("  stopped early by a callback")
         elif any(run.stopped_early for run in self.runs):
             times = f"{self.recipe.patience} measurement{'s' * (self.recipe.patience != 1)}"
-            lines.append(f"  stopped early: {times} without a gain; patience=None trains to the end")
+            lines.append(f"  stopped early: {times} without improvement; patience=None trains to the end")
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)])
 
-    def _advice(self):
-        """What to try when a model has learned nothing."""
-        few = RECIPES["few_sample"].steps
+    def _advice(self) -> str:
+        """Return what to try when a model has learned nothing."""
+        few = RECIPES["few_sample"].steps or 0
         if self.best.steps < few and self.recipe.name != "few_sample":
             own = self.best.steps
             way = f"{own} steps are few: try the recipe few_sample, which takes at least {few}, or more epochs"
         else:
-            way = "try another learning rate, and look whether texts and labels belong together"
+            way = "try another learning rate, and check that texts and labels belong together"
         return f"the model has learned nothing yet; {way}"

@@ -1,8 +1,7 @@
-"""A pretrained model, batches and a recipe → a fine-tuned model and a report of how it went.
+"""Fine-tunes a pretrained model by a recipe; all tasks use it.
 
-Takes a function that builds the model (each seed starts from a fresh one), a function that gives batches by seed and
-epoch, and one that measures. A room of its own because every task fine-tunes in the same way: what differs between
-them is the model, the loss and the measure, and those are handed in.
+Takes a function that builds the model (each seed starts from a new one), a function that gives batches by seed and
+epoch, and one that measures. Gives the trained model and a report.
 """
 
 import itertools
@@ -21,7 +20,7 @@ from keras_bert.finetuning.best_weights import KeepBest, Score
 from keras_bert.finetuning.heads_first import train_heads
 from keras_bert.finetuning.layerwise_adamw import finetuning_optimizer
 from keras_bert.finetuning.mixout import MixoutModel
-from keras_bert.finetuning.recipes import Recipe
+from keras_bert.finetuning.recipes import Recipe, rate_for_width
 from keras_bert.finetuning.report import FinetuneReport, Run
 from keras_bert.finetuning.run_identity import batch_part, check_same_run, loss_part, model_parts, note_kept, note_parts
 from keras_bert.finetuning.trained_parts import choose_trained, reinitialize_top
@@ -32,7 +31,7 @@ from keras_bert.system.progress import fit_verbosity
 from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.training_model import TrainingModel
 
-# XLA takes some seconds to compile a step, and saves a sixth of every step after it.
+# XLA takes some seconds to compile a step, which only pays off after many steps.
 _STEPS_THAT_PAY_FOR_XLA = 150
 
 
@@ -52,24 +51,26 @@ def finetune(
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: int | str = "auto",
 ) -> tuple[keras.Model, FinetuneReport]:
-    """Train a model by a recipe, once for each seed, and keep the best, or the mean of those that go together.
+    """Train a model by a recipe, once for each seed, and keep the best run or the mean of several.
 
     Args:
-        build: Gives a fresh model with pretrained weights, by seed.
-        batches: Gives the batches, `(inputs, labels[, weights])`, by seed, first epoch and number of epochs.
-        recipe: How.
+        build: A function that takes a seed and returns a new model with pretrained weights.
+        batches: A function of seed, first epoch and number of epochs that returns batches of
+            `(inputs, labels[, weights])`.
+        recipe: The recipe.
         loss: The loss of each output.
-        steps_per_epoch: Batches of an epoch.
-        measure: Takes the model in training, gives its `Score` on validation data. Without it the last weights stay.
-        metric: What the score is called.
-        chooses: Whether the score chooses the runs that are averaged; not where it is one of training data, which all
-            runs know by heart. It then only keeps degenerate runs out.
-        directory: Where the state of the run is kept; started again with it, a killed run goes on, and one that has
-            ended is not trained again. A directory with the state of another run is refused.
-        depends_on: Gives what else makes a run another one, such as its data, by name: words and numbers, or large
-            values, which are compared by digests. Recipe, loss, metric, model and its weights are always among it.
-        added_layers: Layers that a model has for training alone: whatever they start with, it is the same run.
-        callbacks: Keras callbacks, called on the run of each seed, after the measurement of an epoch.
+        steps_per_epoch: The number of batches in an epoch.
+        measure: A function that takes the model and returns its `Score` on validation data; `None` keeps the last
+            weights.
+        metric: The name of the score.
+        chooses: Whether the score decides which runs are averaged. Pass `False` if it is measured on training data; it
+            then only leaves out degenerate runs.
+        directory: Where the state of the run is kept. With the same directory, a killed run resumes, and a finished one
+            is not trained again. A directory with the state of a different run is an error.
+        depends_on: A function that returns what else identifies a run, such as its data, by name: strings and numbers,
+            or large values, which are compared by digests. Recipe, loss, metric, model and weights are always compared.
+        added_layers: Layers that a model has only for training; their first weights do not identify a run.
+        callbacks: Keras callbacks for the run of each seed, called after the measurement of an epoch.
         verbose: As for `fit`.
 
     Returns:
@@ -82,7 +83,7 @@ def finetune(
         ```
     """
     verbose = fit_verbosity(verbose)
-    recipe = recipe.for_width(768)  # tasks know the width of their models; without one it is BERT-base's
+    recipe = recipe.for_width(768)  # tasks have already set the rate for their width; the default is BERT-base's
     runs: list = []
     learned: list = []
     best: Any = None  # the model and its history; there is at least one seed
@@ -93,9 +94,9 @@ def finetune(
     while seeds and not interrupted:
         seed = seeds.pop(0)
         own = replace(recipe, seeds=(seed,), average=False)
-        fresh = recipe.seeds[0] if recipe.average else seed  # the mean of blocks that began apart is neither of them
+        fresh = recipe.seeds[0] if recipe.average else seed  # blocks with different first weights cannot be averaged
         model, state = build(seed), None
-        if directory is not None:  # before the trial changes the model: its first weights are part of which run it is
+        if directory is not None:  # before the trial changes the model: its first weights identify the run
             first = model_parts(model, added_layers) | batch_part(batches(seed, 0, 1))
             state = (Path(directory) / f"seed-{seed}", parts | note_parts(first))
         trial = _Trial(model, batches, own, loss, steps_per_epoch, measure, metric, fresh, callbacks)
@@ -121,9 +122,20 @@ def finetune(
 
 
 class _Trial:
-    """One seed: a model that is trained and measured."""
+    """The training of one seed."""
 
-    def __init__(self, model, batches, recipe, loss, steps_per_epoch, measure, metric, fresh, callbacks=()):
+    def __init__(
+        self,
+        model: keras.Model,
+        batches: Callable[[int, int, int], tf.data.Dataset],
+        recipe: Recipe,
+        loss: dict,
+        steps_per_epoch: int,
+        measure: Callable[[keras.Model], Score] | None,
+        metric: str,
+        fresh: int,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+    ):
         self.callbacks = tuple(callbacks)
         (self.seed,), self.recipe, self.fresh = recipe.seeds, recipe, fresh
         self.steps = max(round(recipe.epochs * steps_per_epoch), recipe.steps or 0, 1)
@@ -137,7 +149,7 @@ class _Trial:
         else:
             self.model = TrainingModel.from_model(model)
         optimizer = finetuning_optimizer(
-            recipe.learning_rate,
+            recipe.learning_rate or rate_for_width(768),
             self.steps,
             warmup=recipe.warmup,
             weight_decay=recipe.weight_decay,
@@ -149,8 +161,8 @@ class _Trial:
         self.model.compile(optimizer, loss=loss, jit_compile=self.steps >= _STEPS_THAT_PAY_FOR_XLA)
         self.keeper = KeepBest(measure, metric=metric, patience=recipe.patience)
 
-    def train(self, state, verbose):
-        """Train, or go on where a killed run was; gives the `Run` and whether Ctrl-C ended it."""
+    def train(self, state: tuple[Path, dict[str, Any]] | None, verbose: int) -> tuple[Run, bool]:
+        """Train, or resume a killed run; return the `Run` and whether Ctrl-C ended it."""
         start, interrupted = time.perf_counter(), False
         place, done, callbacks = None, 0, [self.keeper]
         if state is not None:
@@ -162,11 +174,11 @@ class _Trial:
             callbacks.append(SaveState(place, keep=1))
             if finished is not None:
                 if verbose:
-                    print(f"{place} holds this run, and it has ended: not trained again. Delete it to train anew.")
+                    print(f"{place} holds this run, which is finished: it is not trained again. Delete it to retrain.")
                 self.keeper.restore_best(self.model)
                 return finished, False
         try:
-            if not done:  # a state that is restored has such heads
+            if not done:  # the heads of a restored state are already trained
                 self._fit_heads(verbose)
             self._fit(done, callbacks, verbose)
         except KeyboardInterrupt:
@@ -188,21 +200,21 @@ class _Trial:
             _write_json(place / "result.json", asdict(run))
         return run, interrupted
 
-    def _check_same_run(self, place, parts, has_ended):
+    def _check_same_run(self, place: Path, parts: dict[str, Any], has_ended: bool) -> None:
         settings = {**asdict(self.recipe), "steps_per_epoch": self.steps_per_epoch}
         settings["reinitialize_seed"] = None if self.recipe.reinitialize == 0 else self.fresh
-        # A state has all that a run needs, except the first weights where the run goes back to them.
+        # A state has all that a run needs, except the first weights, which mixout and pretrained_decay use.
         has_state = any(place.glob("step-*")) and not (self.recipe.mixout or self.recipe.pretrained_decay)
         check_same_run(place, settings, parts, goes_on=has_ended or has_state)
 
-    def _fit_heads(self, verbose):
+    def _fit_heads(self, verbose: int) -> None:
         steps = round(self.recipe.head_epochs * self.steps_per_epoch)
         if steps:
             epochs = -(-steps // self.steps_per_epoch)
             batches = self.batches(self.seed, 0, epochs)
             train_heads(self.model, batches, steps=steps, loss=self.loss, verbose=verbose)
 
-    def _fit(self, done, callbacks, verbose):
+    def _fit(self, done: int, callbacks: list[keras.callbacks.Callback], verbose: int) -> None:
         if done >= self.steps or self.keeper.out_of_patience:  # killed after the last step, before the result
             return
         self.model.fit(
@@ -215,18 +227,18 @@ class _Trial:
             callbacks=[*callbacks, *self.callbacks],
         )
 
-    def _stream(self, done):
-        """The batches from a step on; the order of an epoch is a function of seed and epoch."""
+    def _stream(self, done: int) -> tf.data.Dataset:
+        """Return the batches after a step; the order of an epoch depends only on seed and epoch."""
         first, skip = divmod(done, self.steps_per_epoch)
-        # The last evaluation period may go beyond the last step, and `fit` must not run dry in it.
+        # The last evaluation period may go beyond the last step, and `fit` must have enough batches for it.
         last = -(-(self.steps + self.every) // self.steps_per_epoch)
         return self.batches(self.seed, first, last - first + 1).skip(skip)
 
 
-def _read_result(place):
+def _read_result(place: Path) -> Run | None:
     path = place / "result.json"
     return Run(**json.loads(path.read_text(encoding="utf-8")) | {"reused": True}) if path.exists() else None
 
 
-def _write_json(path, value):
+def _write_json(path: Path, value: Any) -> None:
     write_whole(path, json.dumps(value) + "\n")

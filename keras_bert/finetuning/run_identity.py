@@ -1,8 +1,8 @@
-"""What a run depends on → whether a directory holds that very run.
+"""Checks that a directory holds the state of the same run before it is resumed.
 
-Takes settings, data, loss and a model at its first weights; notes them beside the state of a run, the large ones as
-digests, and later says what differs. A room of its own because going on with the state of another run gives no error
-anywhere else: other labels fit into the same arrays, and the score of one metric looks like that of another.
+Stores settings, data, loss and first weights next to the state of a run, large values as digests, and later says what
+differs. Without it, resuming a different run would not fail: other labels fit into the same arrays, and the score of
+one metric looks like that of another.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from keras_bert.model.encoder import encoder_config
 from keras_bert.system.atomic_files import write_whole
 
 _START, _BATCHES = "starting weights", "batches"
-# The fields of prepared examples that say what is right; the rest of them says how words and tokens belong together.
+# The fields of prepared examples with the labels; the other fields say which tokens belong to which words.
 _ANSWERS = ("labels", "tags", "intents", "true_tags", "gold")
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 _PLAIN = (str, int, float, bool, type(None))
 
 
 def digest(value: Any) -> str:
-    """A short name of a value, the same in every process: arrays by their bytes, collections by what is in them.
+    """Return a digest of a value, by the bytes of arrays and the items of collections; it is the same in every process.
 
     Example:
         >>> digest({"a": np.arange(3), "b": None}) == digest({"b": None, "a": np.arange(3)})
@@ -39,11 +39,11 @@ def digest(value: Any) -> str:
 
 
 def example_parts(kind: str, data: Any) -> dict[str, Any]:
-    """Texts, labels and weights of a task's prepared examples, by what to call them where they differ.
+    """Return texts, labels and weights of a task's prepared examples, by the names that error messages show.
 
     Args:
         kind: `"training"` or `"validation"`.
-        data: A `PreparedData`, or `None` where there is none.
+        data: A `PreparedData`, or `None`.
     """
     if data is None:
         return {}
@@ -53,8 +53,8 @@ def example_parts(kind: str, data: Any) -> dict[str, Any]:
 
 
 def model_parts(model: keras.Model, added_layers: Sequence[str] = ()) -> dict[str, Any]:
-    """What a model is, and the weights that it has now; without layers that are added for training."""
-    # How many tokens there are goes by the texts where training leaves unused ones out.
+    """Return a model's config, outputs and current weights, without layers that are added for training."""
+    # The size of the vocabulary depends on the texts if training leaves out unused tokens.
     config = {name: value for name, value in encoder_config(model).to_dict().items() if name != "vocabulary_size"}
     outputs = model.output if isinstance(model.output, Mapping) else dict(enumerate(model.outputs))
     shapes = {str(name): tuple(tensor.shape) for name, tensor in outputs.items()}
@@ -62,12 +62,12 @@ def model_parts(model: keras.Model, added_layers: Sequence[str] = ()) -> dict[st
 
 
 def batch_part(batches: Any) -> dict[str, Any]:
-    """The first of some batches: how examples are shuffled, packed and changed on their way shows in it."""
+    """Return the first batch, which depends on how examples are shuffled, batched and augmented."""
     return {_BATCHES: next(iter(batches), None)}
 
 
 def loss_part(loss: Any) -> Any:
-    """A loss, or several by name, as what they are and their settings."""
+    """Return the kind and the settings of a loss, or of several by name."""
     if isinstance(loss, Mapping):
         return {str(name): loss_part(one) for name, one in loss.items()}
     kind = getattr(loss, "__qualname__", type(loss).__qualname__)
@@ -75,7 +75,7 @@ def loss_part(loss: Any) -> Any:
 
 
 def note_parts(parts: dict[str, Any]) -> dict[str, Any]:
-    """Words and numbers as they are, all else as digests.
+    """Return strings and numbers as they are, and everything else as digests.
 
     Example:
         >>> note_parts({"metric": "accuracy"})
@@ -85,14 +85,14 @@ def note_parts(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_same_run(place: Path, settings: dict, parts: dict, *, goes_on: bool = False) -> None:
-    """Note what the run in a directory depends on, or raise where the noted run is another one.
+    """Store what the run in a directory depends on, or raise an error if the stored run is a different one.
 
     Args:
         place: The directory of one seed.
-        settings: Numbers and words; a message shows what they were and are.
+        settings: Numbers and strings; the error message shows the old and the new value.
         parts: What else the run depends on, from `note_parts`.
-        goes_on: Whether all that the run needs is in its state. Then a model that already has the weights that the run
-            came to, as after Ctrl-C in a notebook, is as good as one with the first weights.
+        goes_on: Whether the state has all that the run needs. The model may then already have the run's latest weights
+            instead of the first ones, as after Ctrl-C in a notebook.
     """
     now = json.loads(json.dumps({**settings, "depends_on": parts}))
     path, kept = place / "recipe.json", place.parent / "kept.json"
@@ -103,8 +103,8 @@ def check_same_run(place: Path, settings: dict, parts: dict, *, goes_on: bool = 
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else dict(now)
     if "depends_on" not in before:
         raise ValueError(
-            f"{place} holds a run of an older version, which did not note its data: nobody can say whether it is this "
-            f"one. Delete {place.parent}, or choose another directory."
+            f"{place} holds a run of an older version, which did not store what its data was, so it cannot be compared "
+            f"with this one. Delete {place.parent}, or choose another directory."
         )
     old, new = before.pop("depends_on"), now.pop("depends_on")
     changed = _differences(before, now) | _differences(old, new)
@@ -115,22 +115,22 @@ def check_same_run(place: Path, settings: dict, parts: dict, *, goes_on: bool = 
     if changed:
         raise ValueError(
             f"{place} holds another run: {'; '.join(_causes(changed))}. Delete {place.parent}, choose another "
-            "directory, or repeat what it was begun with."
+            "directory, or use the settings and data that it was started with."
         )
 
 
 def note_kept(directory: Path, model: keras.Model, added_layers: Sequence[str] = ()) -> None:
-    """Note which weights a run gave, for `check_same_run` to know them again."""
+    """Store a digest of the weights that a run gave, so that `check_same_run` can recognize them."""
     write_whole(directory / "kept.json", json.dumps(digest(_weights(model, added_layers))) + "\n")
 
 
-def _weights(model, added_layers):
+def _weights(model: keras.Model, added_layers: Sequence[str]) -> dict[str, Any]:
     skipped = ("seed_generator", *added_layers)
     return {weight.path: weight for weight in model.weights if not any(name in weight.path for name in skipped)}
 
 
-def _differences(before, now):
-    """What differs, in words, by name; what was noted as a digest has no value to show."""
+def _differences(before: dict[str, Any], now: dict[str, Any]) -> dict[str, str]:
+    """Return descriptions of what differs, by name; digests are not shown."""
     words = {}
     for name in [*now, *(name for name in before if name not in now)]:
         old, new = before.get(name), now.get(name)
@@ -140,21 +140,21 @@ def _differences(before, now):
     return words
 
 
-def _causes(changed):
-    """Without what only follows: batches from all else, and the first weights of a model that is cut to its texts."""
+def _causes(changed: dict[str, str]) -> list[str]:
+    """Leave out what follows from other changes: batches, and first weights, whose table depends on the texts."""
     if any(name.startswith("training ") for name in changed):
         changed = {name: words for name, words in changed.items() if name != _START}
     return [words for name, words in changed.items() if name != _BATCHES or len(changed) == 1]
 
 
-def _without_names(config):
-    # Keras counts the names of objects that were given none, and a second one in a process has another.
+def _without_names(config: Any) -> Any:
+    # Keras numbers the names of unnamed objects, so they differ within a process.
     if isinstance(config, Mapping):
         return {str(name): _without_names(value) for name, value in config.items() if name != "name"}
     return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
 
 
-def _add(hasher, value):
+def _add(hasher: "hashlib.blake2b", value: Any) -> None:
     if is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, keras.Variable):
@@ -176,6 +176,6 @@ def _add(hasher, value):
             _add(hasher, array.tolist())
             return
         hasher.update(f"{array.dtype.name}{array.shape}".encode())
-        hasher.update(array.reshape(-1).view(np.uint8))
-    else:  # what it holds cannot be known, and its address is another each time
+        hasher.update(array.reshape(-1).view(np.uint8).data)
+    else:  # its content is unknown, and its address differs in every process
         hasher.update(type(value).__qualname__.encode())

@@ -1,26 +1,27 @@
-"""Which weights of a model train, and where they start: freezing, BitFit, LoRA, fresh top layers.
+"""Chooses which weights of a model train, and where they start: freezing, BitFit, LoRA, new top layers.
 
-Takes a built model and a recipe, changes the model in place. A room of its own because these are statements about
-BERT's parts by name, and have nothing to do with how a run goes on.
+Takes a built model and a recipe, and changes the model in place.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_bert.finetuning.layerwise_adamw import layer_depth
 from keras_bert.finetuning.recipes import Recipe
+from keras_bert.model.config import BertConfig
 from keras_bert.model.embeddings import initializer, spread_seed
 from keras_bert.model.encoder import encoder_config
 
-# BitFit (Ben Zaken et al. 2022) trains what is added: biases of dense layers, and `beta`, the bias of a layer norm.
+# BitFit (Ben Zaken et al. 2022) trains the biases of dense layers, and `beta`, the bias of a layer norm.
 _BIASES = ("bias", "beta")
 
 
 @dataclass(frozen=True)
 class ParameterCount:
-    """How many parameters there are, and how many of them train."""
+    """The number of parameters, and how many of them train."""
 
     trained: int
     total: int
@@ -30,7 +31,7 @@ class ParameterCount:
 
 
 def choose_trained(model: keras.Model, recipe: Recipe) -> ParameterCount:
-    """Freeze what the recipe does not train; LoRA adds its own weights. The model must be a fresh one.
+    """Freeze the weights that the recipe does not train; LoRA adds weights. The model must be a new one.
 
     Example:
         >>> model = bert_model(BertConfig.preset("tiny", vocabulary_size=100), "classification", num_classes=2)
@@ -48,7 +49,7 @@ def choose_trained(model: keras.Model, recipe: Recipe) -> ParameterCount:
     return ParameterCount(sum(int(np.prod(variable.shape)) for variable in model.trainable_variables), total)
 
 
-def _freeze_below(model, top_layers):
+def _freeze_below(model: keras.Model, top_layers: int) -> None:
     blocks = encoder_config(model).num_layers
     if not 0 <= top_layers <= blocks:
         raise ValueError(f"top_layers={top_layers}: the model has {blocks} blocks; expected 0 to {blocks}.")
@@ -58,7 +59,7 @@ def _freeze_below(model, top_layers):
             layer.trainable = False
 
 
-def _enable_lora(model, recipe):
+def _enable_lora(model: keras.Model, recipe: Recipe) -> None:
     for layer in model.layers:
         depth = layer_depth(layer.name)
         if depth is None:
@@ -74,7 +75,7 @@ def _enable_lora(model, recipe):
 
 
 def is_head(path: str) -> bool:
-    """Whether a variable belongs to a head: neither embeddings nor blocks nor the pooler.
+    """Return whether a variable belongs to a head, not to embeddings, blocks or the pooler.
 
     Example:
         >>> is_head("classifier/kernel"), is_head("pooler/dense/kernel")
@@ -84,11 +85,11 @@ def is_head(path: str) -> bool:
 
 
 def reinitialize_top(model: keras.Model, blocks: int | None, *, seed: int) -> list[str]:
-    """Give the top blocks and the pooler fresh random weights; gives the names of those layers.
+    """Give the top blocks and the pooler new random weights, and return the names of those layers.
 
-    What pretraining taught the top layers is its own task, and on few examples it is in the way (Zhang et al. 2020). A
-    pooler of the mean stays: pretraining has taught it nothing, it lets the mean through. `blocks=None` is one block
-    where the model pools the first token, none where it pools the mean: sentence encoders have learned to make it.
+    The top layers are specialized for the pretraining task, which hurts with few examples (Zhang et al. 2020). A pooler
+    of the mean keeps its weights, because pretraining has not trained it. `blocks=None` is one block if the model pools
+    the first token, and none if it pools the mean, which sentence encoders were trained to give.
 
     Example:
         >>> reinitialize_top(bert_encoder(BertConfig.preset("tiny")), 1, seed=0)
@@ -98,7 +99,9 @@ def reinitialize_top(model: keras.Model, blocks: int | None, *, seed: int) -> li
     if blocks is None:
         blocks = 1 if config.pooling == "cls" else 0
     if not 0 <= blocks <= config.num_layers:
-        raise ValueError(f"reinitialize={blocks}: the model has {config.num_layers} blocks.")
+        raise ValueError(
+            f"reinitialize={blocks}: the model has {config.num_layers} blocks; expected 0 to {config.num_layers}."
+        )
     if blocks == 0:
         return []
     names = [f"block_{index}" for index in range(config.num_layers - blocks, config.num_layers)]
@@ -110,7 +113,7 @@ def reinitialize_top(model: keras.Model, blocks: int | None, *, seed: int) -> li
     return names
 
 
-def _first_value(weight, config, seed):
+def _first_value(weight: Any, config: BertConfig, seed: int | None) -> Any:
     kind = weight.path.split("/")[-1]
     if kind == "kernel":
         return initializer(config.initializer_range, seed)(weight.shape)

@@ -1,8 +1,8 @@
-"""The weights of several runs → one model that is often better than each of them, at the price of one.
+"""Averages the weights of several runs to one model, which is often better than each of them.
 
-Runs that begin with the same pretrained weights end in the same valley; the mean of their weights lies deeper in it
-than they do (Wortsman et al. 2022, arXiv 2203.05482, "model soups"). Of an ensemble it has most of the gain and none of
-the cost.
+Runs from the same pretrained weights end close to each other, so that the mean of their weights is a good model, too
+(Wortsman et al. 2022, arXiv 2203.05482, "model soups"). It has most of the gain of an ensemble at the cost of one
+model.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from keras_bert.model.weights import to_numpy
 
 @dataclass(frozen=True)
 class RunWeights:
-    """What a run has learned."""
+    """The weights of a run, with its seed and score."""
 
     seed: int
     score: float
@@ -25,11 +25,11 @@ class RunWeights:
 
     @classmethod
     def of(cls, model: keras.Model, seed: int, score: float) -> "RunWeights":
-        """The trained weights of a model."""
+        """Copy the trained weights of a model."""
         return cls(seed, score, tuple(to_numpy(variable) for variable in model.trainable_variables))
 
     def give(self, model: keras.Model) -> None:
-        """Put them into a model of the same kind."""
+        """Assign the weights to a model of the same kind."""
         for variable, value in zip(model.trainable_variables, self.weights, strict=True):
             variable.assign(value)
 
@@ -37,18 +37,19 @@ class RunWeights:
 def average_runs(
     model: keras.Model, runs: Sequence[RunWeights], measure: Callable[[keras.Model], Score] | None
 ) -> tuple[tuple[int, ...], float]:
-    """Give a model the mean of some runs' weights: to the best run joins, time and again, the one that helps most.
+    """Load the mean of some runs' weights into a model.
 
-    It ends where every other run would lower the score. The order of the runs' own scores says little about who helps
-    whom, and a measurement costs little beside a run.
+    It starts with the best run and repeatedly adds the run that improves the mean most, until every other run would
+    lower the score. All of them are tried each time: a run's own score says little about how much it helps, and a
+    measurement is cheap compared to a run.
 
     Args:
-        model: A model of the runs' kind; it ends with the weights that were found.
-        runs: What to average.
-        measure: Takes the model, gives its `Score` on validation data; `None` takes all runs.
+        model: A model of the runs' kind, which gets the mean.
+        runs: The runs to average.
+        measure: A function that takes the model and returns its `Score` on validation data; `None` averages all runs.
 
     Returns:
-        The seeds of the runs that are in it, and its score (NaN where nothing was measured).
+        The seeds of the averaged runs, and the score of the mean (NaN if nothing was measured).
 
     Example:
         ```python
@@ -62,7 +63,7 @@ def average_runs(
     kept, rest, score = ordered[:1], ordered[1:], ordered[0].score
     while rest:
         tried = [_measured([*kept, run], model, measure) for run in rest]
-        best = int(np.argmax(tried))  # of equals the one with the better score of its own
+        best = int(np.argmax(tried))  # of equal ones, the run that has the better score itself
         if not tried[best] >= score:
             break
         kept, score = [*kept, rest.pop(best)], tried[best]
@@ -70,13 +71,13 @@ def average_runs(
     return tuple(run.seed for run in kept), score
 
 
-def _measured(runs, model, measure) -> float:
-    """The score of their mean; of one that degenerates, less than any."""
+def _measured(runs: Sequence[RunWeights], model: keras.Model, measure: Callable[[keras.Model], Score]) -> float:
+    """Return the score of the runs' mean; minus infinity if it is degenerate."""
     _mean(runs).give(model)
     found = measure(model)
     return -np.inf if found.degenerate else float(np.nan_to_num(found.value, nan=-np.inf))
 
 
-def _mean(runs):
+def _mean(runs: Sequence[RunWeights]) -> RunWeights:
     weights = (np.mean(values, axis=0) for values in zip(*(run.weights for run in runs), strict=True))
     return RunWeights(-1, float("nan"), tuple(weights))

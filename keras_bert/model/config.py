@@ -1,7 +1,6 @@
-"""The sizes and switches of a BERT, as one frozen value.
+"""The sizes and options of a BERT model as one frozen dataclass.
 
-Takes keyword arguments, a preset's name or a JSON object; gives a `BertConfig` that every other room reads. It imports
-nothing of the library, so that anything can import it. A typo raises: an unknown key is never carried along silently.
+A `BertConfig` is created from keyword arguments, a preset's name or a JSON object; an unknown key raises an error.
 """
 
 import dataclasses
@@ -27,7 +26,7 @@ PRESETS: dict[str, dict[str, int]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """What a BERT is made of. The defaults are BERT-base's.
+    """The sizes and options of a BERT model. The defaults are those of BERT-base.
 
     Example:
         >>> config = BertConfig.preset("tiny", vocabulary_size=8000)
@@ -37,24 +36,24 @@ class BertConfig:
         3
 
     Args:
-        vocabulary_size: Rows of the token embedding.
-        num_layers: Encoder blocks.
-        num_heads: Attention heads; must divide `attention_dim`.
-        hidden_dim: Width of the encoder.
-        intermediate_dim: Width inside the feed-forward part of a block.
-        max_sequence_length: Rows of the position embedding, so the longest input.
-        num_segments: Rows of the segment embedding.
-        embedding_dim: Width of the embedding tables; `None` means `hidden_dim`. A narrower one is projected up.
-        attention_dim: Width of all heads together; `None` means `hidden_dim`. A model that lost heads has less.
-        pooling: What `pooled_output` is made of, through a dense layer with tanh: `"cls"`, the first token's state, as
-            BERT has it, or `"mean"`, the mean of all tokens' states, which suits models that were trained as sentence
-            encoders.
+        vocabulary_size: The number of tokens.
+        num_layers: The number of encoder blocks.
+        num_heads: The number of attention heads; must divide `attention_dim`.
+        hidden_dim: The width of the encoder.
+        intermediate_dim: The width inside the feed-forward part of a block.
+        max_sequence_length: The number of positions, so the longest input.
+        num_segments: The number of segments.
+        embedding_dim: The width of the embedding tables; `None` means `hidden_dim`. A narrower table is projected to
+            `hidden_dim`.
+        attention_dim: The width of all heads together; `None` means `hidden_dim`. Removing heads makes it smaller.
+        pooling: What `pooled_output` is computed from, by a dense layer with tanh: `"cls"`, the first token's state, as
+            in BERT, or `"mean"`, the mean of all tokens' states, which suits models trained as sentence encoders.
         position: `"learned"`, or `"sinusoidal"` for a fixed table.
         activation: `"gelu"` (exact, as BERT), `"gelu_tanh"` or `"relu"`.
-        dropout: Rate on embeddings and on the output of attention and feed-forward.
-        attention_dropout: Rate on attention probabilities.
+        dropout: The rate for embeddings and for the outputs of attention and feed-forward.
+        attention_dropout: The rate for attention probabilities.
         layer_norm_epsilon: Added to the variance in layer normalization.
-        initializer_range: Standard deviation of the initial weights.
+        initializer_range: The standard deviation of the initial weights.
     """
 
     vocabulary_size: int = 30522
@@ -84,7 +83,7 @@ class BertConfig:
             name = "hidden_dim" if self.attention_dim is None else "attention_dim"
             raise ValueError(
                 f"{name}={self.heads_dim} is not a multiple of num_heads={self.num_heads}; "
-                "each head takes an equal share of the width, so choose sizes that divide."
+                "all heads have the same width, so choose sizes that divide."
             )
         _require_choice("activation", self.activation, ACTIVATIONS)
         _require_choice("position", self.position, POSITIONS)
@@ -105,26 +104,26 @@ class BertConfig:
 
     @property
     def heads_dim(self) -> int:
-        """Width of all attention heads together: `attention_dim`, or `hidden_dim` where that is not set."""
+        """Width of all attention heads together: `attention_dim`, or `hidden_dim` if that is not set."""
         return self.attention_dim or self.hidden_dim
 
     @property
     def table_dim(self) -> int:
-        """Width of the embedding tables: `embedding_dim`, or `hidden_dim` where that is not set."""
+        """Width of the embedding tables: `embedding_dim`, or `hidden_dim` if that is not set."""
         return self.embedding_dim or self.hidden_dim
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
-        """A published size by name (`tiny`, `mini`, `small`, `medium`, `base`, `large`), with changes."""
+        """Return a published size by name (`tiny`, `mini`, `small`, `medium`, `base`, `large`), with changes."""
         if name not in PRESETS:
-            raise ValueError(f"No preset is called {name!r}; there are: {', '.join(PRESETS)}.")
+            raise ValueError(f"No preset is called {name!r}; choose one of {', '.join(PRESETS)}.")
         return cls.from_dict({**PRESETS[name], **changes})
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
-        """The config that `to_dict` gave; a key that is no field raises and names the fields."""
+        """Return the config that `to_dict` gave; raise an error for a key that is not a field."""
         if not isinstance(values, dict):
-            raise TypeError(f"A config is a mapping of names to values; got {type(values).__name__}.")
+            raise TypeError(f"Expected a config as a dictionary of names and values; got {type(values).__name__}.")
         fields = [field.name for field in dataclasses.fields(cls)]
         unknown = sorted(set(values) - set(fields))
         if unknown:
@@ -132,7 +131,7 @@ class BertConfig:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields by name, ready for JSON."""
+        """Return all fields by name, ready for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -141,7 +140,9 @@ class BertConfig:
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
         except (UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise ValueError(f"{path} is not JSON ({error}); expected an object with a BertConfig's fields.") from error
+            raise ValueError(
+                f"{path} is not JSON ({error}); expected an object with the fields of a BertConfig."
+            ) from error
         return cls.from_dict(values)
 
     def to_json(self, path: str | Path) -> None:
@@ -149,7 +150,7 @@ class BertConfig:
         Path(path).write_text(json.dumps(self.to_dict(), indent=2) + "\n", encoding="utf-8")
 
     def replace(self, **changes: Any) -> "BertConfig":
-        """A copy with some fields changed, checked again."""
+        """Return a copy with some fields changed."""
         return self.from_dict({**self.to_dict(), **changes})
 
 

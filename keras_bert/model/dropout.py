@@ -1,11 +1,12 @@
-"""Dropout whose mask costs next to nothing: a hash of each element's index instead of a random number generator.
+"""Dropout with a cheap mask: a hash of each element's index instead of a random number generator.
 
-Takes a tensor, gives it with some elements zeroed and the rest scaled up. It is a room of its own because it is the one
-place where the library draws its own random bits. Stock dropout asks the backend's generator (Philox, Threefry) for a
-number per element, which is a fifth of a BERT training step on a CPU. A dropout mask needs far less than those
-generators promise: this layer runs a counter through a keyed 32-bit integer hash, which XLA fuses into the
-multiplication, so that the mask is never stored and is computed again where the gradient needs it.
+Keras's dropout takes one number per element from the backend's generator (Philox, Threefry), which is a large part of a
+BERT training step on a CPU. A dropout mask needs weaker guarantees. This layer computes a keyed 32-bit integer hash of
+a counter. XLA fuses it into the multiplication, so the mask is never stored: the gradient computes it again.
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
@@ -19,7 +20,7 @@ _SECOND_MULTIPLIER = 0x846CA68B
 class HashDropout(keras.layers.Dropout):
     """Drop-in replacement for `keras.layers.Dropout` with cheaper random bits.
 
-    Same rates, same seed handling (a `SeedGenerator` of its own, which moves on with every training call), same config.
+    It has the same arguments, config and seed handling: a `SeedGenerator`, advanced in every training call.
 
     Example:
         >>> layer = HashDropout(0.5, seed=7)
@@ -27,25 +28,25 @@ class HashDropout(keras.layers.Dropout):
         1.0
     """
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Any, training: bool | None = False) -> Any:
         if not training or self.rate == 0:
             return inputs
         noise_shape = self._get_concrete_noise_shape(inputs, self.noise_shape)
         keep = keep_mask(noise_shape, self.rate, self.seed_generator.next())
         return ops.where(keep, inputs / (1.0 - self.rate), ops.zeros((), dtype=inputs.dtype))
 
-    def _get_concrete_noise_shape(self, inputs, noise_shape):
+    def _get_concrete_noise_shape(self, inputs: Any, noise_shape: Sequence[int | None] | None) -> Sequence[Any]:
         shape = ops.shape(inputs)
         return (
             shape if noise_shape is None else [a if b is None else b for a, b in zip(shape, noise_shape, strict=True)]
         )
 
 
-def keep_mask(shape, rate, seed):
-    """Booleans of `shape`, each true with probability `1 - rate`, drawn from the two numbers in `seed`.
+def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Any:
+    """Return random booleans of `shape`, each true with probability `1 - rate`; `seed` is two numbers.
 
-    Two rounds of hashing with a key before each (an Even-Mansour cipher in small): with one round and one key, two
-    calls could get the same mask in another order.
+    Hashes twice, with a different key before each round (a small Even-Mansour cipher): with one round and one key, two
+    calls could get the same mask in a different order.
     """
     first_key, second_key = _keys(seed)
     size = 1
@@ -56,17 +57,17 @@ def keep_mask(shape, rate, seed):
     return bits < _word(round((1.0 - rate) * 2**32))
 
 
-def _keys(seed):
+def _keys(seed: Any) -> tuple[Any, Any]:
     seed = ops.cast(seed, "uint32")
     first = _scramble(_scramble(seed[0]) ^ seed[1])
     return first, _scramble(first ^ _word(0x9E3779B9))
 
 
-def _scramble(x):
+def _scramble(x: Any) -> Any:
     x = (x ^ ops.right_shift(x, _word(16))) * _word(_FIRST_MULTIPLIER)
     x = (x ^ ops.right_shift(x, _word(15))) * _word(_SECOND_MULTIPLIER)
     return x ^ ops.right_shift(x, _word(16))
 
 
-def _word(value):
+def _word(value: int) -> Any:
     return ops.convert_to_tensor(value, dtype="uint32")

@@ -1,9 +1,10 @@
-"""Token ids and segment ids → vectors: the bottom of BERT.
+"""BERT's embeddings: the sum of token, position and segment vectors, with layer norm and dropout.
 
-The sum of three embeddings (token, position, segment), normalized, with dropout. A room of its own because small
-checkpoints differ here and nowhere else: tables narrower than the encoder with a projection, or fixed sinusoidal
-positions.
+Some small checkpoints have tables narrower than the encoder and a projection, or fixed sinusoidal positions.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,9 +13,13 @@ from keras import ops
 from keras_bert.model.config import BertConfig
 from keras_bert.model.dropout import HashDropout
 
+Shape = tuple[int | None, ...]
 
-def token_embedding(config, *, seed=None, name="token_embedding"):
-    """The table of token vectors. Called with `reverse=True` it scores vectors against the same table (MLM)."""
+
+def token_embedding(
+    config: BertConfig, *, seed: int | None = None, name: str = "token_embedding"
+) -> keras.layers.ReversibleEmbedding:
+    """Return the table of token vectors. Called with `reverse=True`, it scores vectors against the table (MLM)."""
     return keras.layers.ReversibleEmbedding(
         config.vocabulary_size,
         config.table_dim,
@@ -27,8 +32,8 @@ def token_embedding(config, *, seed=None, name="token_embedding"):
 class BertEmbeddings(keras.layers.Layer):
     """Adds position and segment to token vectors; layer norm, dropout and, for narrow tables, a projection.
 
-    Takes `token_vectors [B, T, E]` and `segment_ids [B, T]`, gives `[B, T, H]`. Positions count from the row's start;
-    where a row holds several examples, `position_ids [B, T]` says otherwise.
+    Takes `token_vectors [B, T, E]` and `segment_ids [B, T]`, gives `[B, T, H]`. Positions count from the row's start
+    unless `position_ids [B, T]` is given, as for shared rows.
 
     Example:
         >>> config = BertConfig.preset("tiny")
@@ -37,7 +42,7 @@ class BertEmbeddings(keras.layers.Layer):
         (2, 16, 128)
     """
 
-    def __init__(self, config, *, seed=None, **kwargs):
+    def __init__(self, config: BertConfig | dict[str, Any], *, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = as_config(config)
         self.seed = seed
@@ -56,13 +61,18 @@ class BertEmbeddings(keras.layers.Layer):
         if self.config.table_dim != self.config.hidden_dim:
             self.projection = dense(self, self.config.hidden_dim, "projection", seed=seeds[3])
 
-    def build(self, token_vectors_shape, segment_ids_shape=None, position_ids_shape=None):
+    def build(
+        self,
+        token_vectors_shape: Shape,
+        segment_ids_shape: Shape | None = None,
+        position_ids_shape: Shape | None = None,
+    ) -> None:
         self.segment.build(segment_ids_shape)
         self.norm.build(token_vectors_shape)
         if self.projection is not None:
             self.projection.build(token_vectors_shape)
         sinusoidal = self.config.position == "sinusoidal"
-        # A sinusoidal table is kept as a frozen weight: one kind of position table for checkpoints and converters.
+        # A sinusoidal table is a frozen weight, so that checkpoints and converters know one kind of position table.
         self.position = self.add_weight(
             name="position",
             shape=(self.config.max_sequence_length, self.config.table_dim),
@@ -70,18 +80,18 @@ class BertEmbeddings(keras.layers.Layer):
             trainable=not sinusoidal,
         )
 
-    def call(self, token_vectors, segment_ids, position_ids=None, training=None):
+    def call(self, token_vectors: Any, segment_ids: Any, position_ids: Any = None, training: bool | None = None) -> Any:
         packed = position_ids is not None
         positions = ops.take(self.position, position_ids, axis=0) if packed else self._positions(token_vectors)
         x = token_vectors + self.segment(segment_ids) + positions
         x = self.dropout(self.norm(x), training=training)
         return x if self.projection is None else self.projection(x)
 
-    def _positions(self, token_vectors):
-        """The first T rows of the position table, `[T, E]`."""
+    def _positions(self, token_vectors: Any) -> Any:
+        """Return the first T rows of the position table, `[T, E]`."""
         length, rows = token_vectors.shape[1], self.config.max_sequence_length
         if length is None:
-            # GATHER over a RANGE: the one form of a run-time length that TFLite's XNNPACK delegate takes whole.
+            # GATHER over a RANGE is the only form of a run-time length that TFLite's XNNPACK delegate takes as a whole.
             return ops.take(self.position, ops.arange(ops.shape(token_vectors)[1]), axis=0)
         if length > rows:
             raise ValueError(
@@ -89,49 +99,56 @@ class BertEmbeddings(keras.layers.Layer):
             )
         return self.position[:length]
 
-    def compute_output_shape(self, token_vectors_shape, segment_ids_shape=None, position_ids_shape=None):
+    def compute_output_shape(
+        self,
+        token_vectors_shape: Shape,
+        segment_ids_shape: Shape | None = None,
+        position_ids_shape: Shape | None = None,
+    ) -> Shape:
         return (*token_vectors_shape[:-1], self.config.hidden_dim)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
 
 
-# === What all layers of the encoder are made of ===
+# === Parts of the encoder's layers ===
 
 
-def as_config(config) -> BertConfig:
-    """A `BertConfig` from one, or from the dictionary that a saved layer holds."""
+def as_config(config: BertConfig | dict[str, Any]) -> BertConfig:
+    """Return a `BertConfig`, also from the dictionary of a saved layer."""
     return config if isinstance(config, BertConfig) else BertConfig.from_dict(config)
 
 
-def spread_seed(seed, count):
-    """`count` seeds from one: equal seeds would give layers of one shape equal weights. `None` gives `None`s."""
+def spread_seed(seed: int | None, count: int) -> list[Any]:
+    """Return `count` seeds made from one, all `None` for `None`: layers with equal seeds would get equal weights."""
     if seed is None:
         return [None] * count
     return [int(child.generate_state(1)[0] >> 1) for child in np.random.SeedSequence(seed).spawn(count)]
 
 
-def initializer(stddev, seed=None):
-    """BERT's initial weights: normal, cut at two standard deviations."""
+def initializer(stddev: float, seed: int | None = None) -> keras.initializers.Initializer:
+    """Return the initializer of BERT's weights: normal, truncated at two standard deviations."""
     return keras.initializers.TruncatedNormal(stddev=stddev, seed=seed)
 
 
-def dense(layer, units, name, *, activation=None, seed=None):
-    """A `Dense` with BERT's initial weights and the data type policy of the layer that owns it."""
+def dense(
+    layer: Any, units: int, name: str, *, activation: str | Callable | None = None, seed: int | None = None
+) -> keras.layers.Dense:
+    """Return a `Dense` with BERT's initial weights and the dtype policy of the layer that owns it."""
     init = initializer(layer.config.initializer_range, seed)
     return keras.layers.Dense(
         units, activation=activation, kernel_initializer=init, dtype=layer.dtype_policy, name=name
     )
 
 
-def layer_norm(layer, name):
-    """A layer normalization with the config's epsilon."""
+def layer_norm(layer: Any, name: str) -> keras.layers.LayerNormalization:
+    """Return a layer normalization with the epsilon of the layer's config."""
     epsilon = layer.config.layer_norm_epsilon
     return keras.layers.LayerNormalization(epsilon=epsilon, dtype=layer.dtype_policy, name=name)
 
 
-def _sinusoid(shape, dtype=None):
-    """Sine in the even columns, cosine in the odd ones (Vaswani et al. 2017, section 3.5)."""
+def _sinusoid(shape: tuple[int, int], dtype: str | None = None) -> Any:
+    """Return sines in the even columns, cosines in the odd ones (Vaswani et al. 2017, section 3.5)."""
     rows, width = shape
     angles = np.arange(rows)[:, None] / 10000.0 ** (2 * (np.arange(width)[None, :] // 2) / width)
     table = np.where(np.arange(width)[None, :] % 2 == 0, np.sin(angles), np.cos(angles))

@@ -1,11 +1,14 @@
-"""Vectors → vectors: all of BERT's encoder, from attention to the functional model.
+"""BERT's encoder, from attention to the functional model.
 
 `bert_encoder(config)` gives a plain functional `keras.Model`. Shape letters, here and everywhere: B batch, T tokens,
 H hidden_dim, N heads, D head_dim, V vocabulary, M masked, C classes.
 
-The graph is drawn for the edge: matmuls whose weights become constants, a finite mask bias, at most one unknown
-dimension in a reshape, GELU as one op. What it becomes in TFLite is one XNNPACK partition.
+The graph is built for edge devices: weights of matmuls become constants, the mask bias is finite, a reshape has at most
+one unknown dimension, and GELU is one op. In TFLite the whole encoder is then one XNNPACK partition.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import ops
@@ -13,7 +16,16 @@ from keras import ops
 from keras_bert.model.attention_bias import MASK_BIAS, PackedBias, PaddingBias, PrefixBias  # noqa: F401  known from here
 from keras_bert.model.config import BertConfig
 from keras_bert.model.dropout import HashDropout
-from keras_bert.model.embeddings import BertEmbeddings, as_config, dense, layer_norm, spread_seed, token_embedding
+from keras_bert.model.embeddings import (
+    BertEmbeddings,
+    Shape,
+    as_config,
+    dense,
+    layer_norm,
+    spread_seed,
+    token_embedding,
+)
+from keras_bert.model.neighbour_heads import NeighbourHeads, initial_heads, look_at_neighbours
 from keras_bert.model.pooling import mean_of_tokens
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
@@ -23,13 +35,13 @@ INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
 
 @keras.saving.register_keras_serializable("keras_bert")
 class SelfAttention(keras.layers.Layer):
-    """Multi-head attention of a sequence to itself.
+    """Multi-head self-attention.
 
-    Takes `x [B, T, H]` and an additive `bias` of `[B, 1, 1, T]` (padding) or `[B, 1, T, T]` (packed rows, prefix-LM);
+    Takes `x [B, T, H]` and an additive `bias` of `[B, 1, 1, T]` (padding) or `[B, 1, T, T]` (shared rows, prefix-LM);
     gives the attended vectors `[B, T, H]` and the probabilities `[B, N, T, T]`.
     """
 
-    def __init__(self, config, *, seed=None, **kwargs):
+    def __init__(self, config: BertConfig | dict[str, Any], *, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = as_config(config)
         self.seed = seed
@@ -41,47 +53,47 @@ class SelfAttention(keras.layers.Layer):
         rate = self.config.attention_dropout
         self.dropout = HashDropout(rate, seed=seeds[4], dtype=self.dtype_policy, name="dropout")
 
-    def build(self, x_shape, bias_shape=None):
+    def build(self, x_shape: Shape, bias_shape: Shape | None = None) -> None:
         for layer in (self.query, self.key, self.value):
             layer.build(x_shape)
         self.output_dense.build((*x_shape[:-1], self.config.heads_dim))
 
-    def call(self, x, bias, training=None):
+    def call(self, x: Any, bias: Any, training: bool | None = None) -> tuple[Any, Any]:
         query, key, value = self.project(x)
         probabilities = ops.softmax(ops.matmul(query, key) + bias)  # [B, N, T, T]
         attended = ops.matmul(self.dropout(probabilities, training=training), value)  # [B, N, T, D]
         return self.merge(attended), probabilities
 
-    def project(self, x):
-        """Queries `[B, N, T, D]`, keys `[B, N, D, T]` and values `[B, N, T, D]`, as their products need them."""
+    def project(self, x: Any) -> tuple[Any, Any, Any]:
+        """Return queries `[B, N, T, D]`, keys `[B, N, D, T]` and values `[B, N, T, D]`, ready to multiply."""
         query = self._split(self.query(x) * self.config.head_dim**-0.5, (0, 2, 1, 3))
         return query, self._split(self.key(x), (0, 2, 3, 1)), self._split(self.value(x), (0, 2, 1, 3))
 
-    def merge(self, attended):
-        """What the heads gave, `[B, N, T, D]`, side by side and through the output layer: `[B, T, H]`."""
+    def merge(self, attended: Any) -> Any:
+        """Concatenate the outputs of the heads, `[B, N, T, D]`, and apply the output layer: `[B, T, H]`."""
         attended = ops.transpose(attended, (0, 2, 1, 3))  # [B, T, N, D]
         return self.output_dense(ops.reshape(attended, (*_leading(attended), self.config.heads_dim)))
 
-    def _split(self, x, axes):
+    def _split(self, x: Any, axes: tuple[int, ...]) -> Any:
         heads = ops.reshape(x, (*_leading(x), self.config.num_heads, self.config.head_dim))  # [B, T, N, D]
         return ops.transpose(heads, axes)
 
-    def compute_output_shape(self, x_shape, bias_shape=None):
+    def compute_output_shape(self, x_shape: Shape, bias_shape: Shape | None = None) -> tuple[Shape, Shape]:
         batch, length, _ = x_shape
         return tuple(x_shape), (batch, self.config.num_heads, length, length)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class EncoderBlock(keras.layers.Layer):
-    """One layer of BERT: attention and feed-forward, each with dropout, residual and layer norm after it.
+    """One layer of BERT: attention and feed-forward, each followed by dropout, residual and layer norm.
 
     Takes and gives `[B, T, H]`; the second output is the attention probabilities `[B, N, T, T]`.
     """
 
-    def __init__(self, config, *, seed=None, **kwargs):
+    def __init__(self, config: BertConfig | dict[str, Any], *, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = as_config(config)
         self.seed = seed
@@ -101,48 +113,47 @@ class EncoderBlock(keras.layers.Layer):
         self.attention_dropout = HashDropout(rate, seed=seeds[3], dtype=policy, name="attention_dropout")
         self.output_dropout = HashDropout(rate, seed=seeds[4], dtype=policy, name="output_dropout")
 
-    def build(self, x_shape, bias_shape=None):
+    def build(self, x_shape: Shape, bias_shape: Shape | None = None) -> None:
         self.attention.build(x_shape)
         for layer in (self.attention_norm, self.intermediate, self.output_norm):
             layer.build(x_shape)
         self.output_dense.build((*x_shape[:-1], self.config.intermediate_dim))
 
-    def call(self, x, bias, training=None):
+    def call(self, x: Any, bias: Any, training: bool | None = None) -> tuple[Any, Any]:
         attended, probabilities = self.attention(x, bias, training=training)
         return self.feed(x, attended, training=training), probabilities
 
-    def feed(self, x, attended, training=None):
-        """What follows attention: `x` and what it attended to, both `[B, T, H]`, give the output of the block."""
+    def feed(self, x: Any, attended: Any, training: bool | None = None) -> Any:
+        """Compute what follows attention; takes `x` and the attended vectors, both `[B, T, H]`."""
         x = self.attention_norm(x + self.attention_dropout(attended, training=training))
         fed = self.output_dense(self.intermediate(x))
         return self.output_norm(x + self.output_dropout(fed, training=training))
 
-    def compute_output_shape(self, x_shape, bias_shape=None):
+    def compute_output_shape(self, x_shape: Shape, bias_shape: Shape | None = None) -> tuple[Shape, Shape]:
         return self.attention.compute_output_shape(x_shape)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class Pooler(keras.layers.Layer):
-    """The state of the first token, or the mean of all, through a dense layer with tanh: `[B, T, H]` → `[B, H]`.
+    """A dense layer with tanh on the first token's state, or on the mean of all states: `[B, T, H]` to `[B, H]`.
 
-    In packed rows, `starts` says where the examples begin. `[B, E]`: the places in each row, which gives a state each,
-    `[B, E, H]`. `[X]`: the places in all rows one after the other, which gives `[X, H]`. The mean also takes `visible`,
-    which is the `padding_mask`.
+    In shared rows, `starts` says where the examples begin: `[B, E]`, the places in each row, gives `[B, E, H]`; `[X]`,
+    the places in all rows one after the other, gives `[X, H]`. The mean also takes `visible`, the `padding_mask`.
     """
 
-    def __init__(self, config, *, seed=None, **kwargs):
+    def __init__(self, config: BertConfig | dict[str, Any], *, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = as_config(config)
         self.seed = seed
         self.dense = dense(self, self.config.hidden_dim, "dense", activation="tanh", seed=seed)
 
-    def build(self, x_shape, starts_shape=None, visible_shape=None):
+    def build(self, x_shape: Shape, starts_shape: Shape | None = None, visible_shape: Shape | None = None) -> None:
         self.dense.build((x_shape[0], x_shape[-1]))
 
-    def call(self, x, starts=None, visible=None, packed=False):
+    def call(self, x: Any, starts: Any = None, visible: Any = None, packed: bool = False) -> Any:
         if self.config.pooling == "mean":
             return self.dense(mean_of_tokens(x, visible, starts, packed=packed))
         if starts is None:
@@ -151,10 +162,12 @@ class Pooler(keras.layers.Layer):
             return self.dense(ops.take(ops.reshape(x, (-1, self.config.hidden_dim)), starts, axis=0))
         return self.dense(ops.take_along_axis(x, starts[:, :, None], axis=1))
 
-    def compute_output_shape(self, x_shape, starts_shape=None, visible_shape=None):
+    def compute_output_shape(
+        self, x_shape: Shape, starts_shape: Shape | None = None, visible_shape: Shape | None = None
+    ) -> Shape:
         return (*(starts_shape or x_shape[:1]), self.config.hidden_dim)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
 
 
@@ -168,20 +181,25 @@ def bert_encoder(
     packed: bool = False,
     prefix_lm: bool = False,
     sequence_length: int | None = None,
+    initial: str | NeighbourHeads = "random",
     seed: int | None = None,
     name: str = "bert",
 ) -> keras.Model:
-    """BERT as a functional Keras model with random weights.
+    """Create BERT as a functional Keras model with fresh weights.
 
     Inputs: a dictionary of `token_ids`, `segment_ids`, `padding_mask`, int32 `[B, T]`. Outputs, by name:
     `sequence_output [B, T, H]`, `pooled_output [B, H]`, `hidden_states` (a list of `num_layers + 1` tensors, the
     embeddings first) and, with `return_attentions`, `attentions` (a list of `num_layers` tensors `[B, N, T, T]`).
 
-    With `packed`, a row may hold several examples, and `padding_mask` says which token belongs to which: 1, 2, 3 …, and
-    0 for padding. Weights and their names are the same as without; `pooled_output` is that of the first example.
+    With `packed`, a row may hold several examples, and `padding_mask` has the number of each token's example: 1, 2, 3,
+    …, and 0 for padding. Weights and their names stay the same; `pooled_output` is that of the first example.
 
-    With `prefix_lm`, segment 0 sees itself alone, and segment 1 what stands before each of its tokens, as a model that
-    writes needs it (UniLM).
+    With `prefix_lm`, segment 0 attends only to itself, and each token of segment 1 to all tokens up to itself, as text
+    generation needs it (UniLM).
+
+    `initial="neighbours"` is for models that are going to be pretrained from nothing: heads of the first block begin by
+    looking at the tokens beside each token, so that training needs not find positions first. `NeighbourHeads(…)` says
+    which heads, and how closely. The rest is random, by `seed`; nothing of it is kept in a saved model but the weights.
 
     Example:
         >>> encoder = bert_encoder(BertConfig.preset("tiny"))
@@ -189,7 +207,7 @@ def bert_encoder(
         >>> encoder({"token_ids": ids, "segment_ids": ids * 0, "padding_mask": ids * 0 + 1})["pooled_output"].shape
         TensorShape([1, 128])
     """
-    seeds = spread_seed(seed, config.num_layers + 3)
+    heads, seeds = initial_heads(initial), spread_seed(seed, config.num_layers + 3)
     inputs = {key: keras.Input((sequence_length,), dtype="int32", name=key) for key in INPUT_NAMES}
     if packed:
         bias, *positions = PackedBias(name="padding_bias")(inputs["padding_mask"])
@@ -212,13 +230,16 @@ def bert_encoder(
     }
     if return_attentions:
         outputs["attentions"] = attentions
-    return keras.Model(inputs, outputs, name=name)
+    encoder = keras.Model(inputs, outputs, name=name)
+    if heads is not None:
+        look_at_neighbours(encoder, config, heads)
+    return encoder
 
 
 def with_example_starts(encoder: keras.Model) -> keras.Model:
-    """A packed encoder that pools every example, wherever in the rows it stands.
+    """Return an encoder of shared rows that pools every example.
 
-    Takes `example_starts [X]` as well, places in all rows one after the other, and gives `pooled_output [X, H]`.
+    It also takes `example_starts [X]`, places in all rows one after the other, and gives `pooled_output [X, H]`.
 
     Example:
         >>> encoder = with_example_starts(bert_encoder(BertConfig.preset("tiny"), packed=True))
@@ -226,14 +247,14 @@ def with_example_starts(encoder: keras.Model) -> keras.Model:
         (None, 128)
     """
     if not isinstance(encoder.get_layer("padding_bias"), PackedBias):
-        raise ValueError("The encoder was not made for packed rows; make it by bert_encoder(…, packed=True).")
+        raise ValueError("The encoder takes one example per row; create it by bert_encoder(…, packed=True).")
     starts = keras.Input((), dtype="int32", name="example_starts")
     inputs = {**encoder.input, "example_starts": starts}
     return keras.Model(inputs, {**encoder.output, "pooled_output": pool_examples(encoder, starts)}, name=encoder.name)
 
 
-def pool_examples(encoder: keras.Model, starts):
-    """The pooled outputs of the examples in packed rows; `starts` as `Pooler` takes it."""
+def pool_examples(encoder: keras.Model, starts: Any) -> Any:
+    """Return the pooled outputs of the examples in shared rows; `starts` is as for `Pooler`."""
     pooler = encoder.get_layer("pooler")
     seen = {"visible": encoder.input["padding_mask"]} if pooler.config.pooling == "mean" else {}
     return pooler(encoder.output["sequence_output"], starts, **seen)
@@ -243,34 +264,34 @@ def pool_examples(encoder: keras.Model, starts):
 
 
 def encoder_config(model: keras.Model) -> BertConfig:
-    """The `BertConfig` of any model that is built on `bert_encoder`, saved and loaded ones included."""
+    """Return the `BertConfig` of a model that was built from `bert_encoder`, also of a loaded one."""
     for layer in model.layers:
         if isinstance(layer, BertEmbeddings):
             return layer.config
     raise ValueError(f"Model {model.name!r} has no BertEmbeddings layer; expected one made from bert_encoder(config).")
 
 
-def activation_function(config):
-    """The config's activation as a registered function."""
+def activation_function(config: BertConfig) -> str | Callable:
+    """Return the config's activation as a registered function or a name."""
     if config.activation == "gelu_tanh":
         return gelu_tanh
     return config.activation if config.activation == "relu" else gelu
 
 
 @keras.saving.register_keras_serializable("keras_bert")
-def gelu(x):
-    """The exact GELU of BERT, with the error function."""
+def gelu(x: Any) -> Any:
+    """Compute the exact GELU of BERT, with the error function."""
     return keras.activations.gelu(x, approximate=False)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
-def gelu_tanh(x):
-    """GELU by its tanh approximation, as in TensorFlow's early BERT code and keras-hub."""
+def gelu_tanh(x: Any) -> Any:
+    """Compute the tanh approximation of GELU, as in TensorFlow's early BERT code and keras-hub."""
     return keras.activations.gelu(x, approximate=True)
 
 
-def _leading(x):
-    """The batch and length of `x` for a reshape; where one of them is unknown, −1 instead of a Shape op."""
+def _leading(x: Any) -> tuple[Any, ...]:
+    """Return batch and length of `x` for a reshape; if only one is unknown, it is −1 instead of a Shape op."""
     if x.shape[0] is None and x.shape[1] is None:
         return ops.shape(x)[:2]
     return tuple(-1 if extent is None else extent for extent in x.shape[:2])

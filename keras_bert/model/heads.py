@@ -1,8 +1,4 @@
-"""Vectors → logits: every head that a BERT checkpoint can carry.
-
-`bert_model(config, heads)` puts heads on an encoder and gives one functional model. A room of its own, because both
-the checkpoints (which must find a head's weights) and the tasks (which train them) need the same layers under the same
-names.
+"""The heads that a BERT checkpoint can have; `bert_model(config, heads)` puts them on an encoder.
 
 | head | output | shape | Hugging Face class |
 |---|---|---|---|
@@ -14,17 +10,18 @@ names.
 | `relation` | `relation_logits` | `[B, C]` | none: opens as BertModel |
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_bert.model.config import BertConfig
 from keras_bert.model.dropout import HashDropout
-from keras_bert.model.embeddings import as_config, dense, initializer, layer_norm, spread_seed
+from keras_bert.model.embeddings import Shape, as_config, dense, initializer, layer_norm, spread_seed
 from keras_bert.model.encoder import activation_function, bert_encoder, encoder_config
 
-_SPREAD_AFTER_THE_CUT = 0.8796  # the deviation of a normal distribution that is cut at two of its own
+_TRUNCATED_DEVIATION = 0.8796  # the standard deviation of a standard normal distribution truncated at 2
 
 HEADS = ("masked_lm", "next_sentence", "classification", "token_classification", "question_answering", "relation")
 
@@ -33,12 +30,12 @@ HEADS = ("masked_lm", "next_sentence", "classification", "token_classification",
 
 @keras.saving.register_keras_serializable("keras_bert")
 class MaskedLMTransform(keras.layers.Layer):
-    """What stands between the encoder and the token table in the MLM head: dense, activation, norm.
+    """The layers between the encoder and the token table in the MLM head: dense, activation, norm.
 
     Takes `[B, T, H]`, gives `[B, T, E]`, where E is the width of the token table.
     """
 
-    def __init__(self, config, *, seed=None, **kwargs):
+    def __init__(self, config: BertConfig | dict[str, Any], *, seed: int | None = None, **kwargs: Any):
         super().__init__(**kwargs)
         self.config = as_config(config)
         self.seed = seed
@@ -46,46 +43,46 @@ class MaskedLMTransform(keras.layers.Layer):
         self.dense = dense(self, self.config.table_dim, "dense", activation=activation, seed=seed)
         self.norm = layer_norm(self, "norm")
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self.dense.build(x_shape)
         self.norm.build((*x_shape[:-1], self.config.table_dim))
 
-    def call(self, x):
+    def call(self, x: Any) -> Any:
         return self.norm(self.dense(x))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
         return (*x_shape[:-1], self.config.table_dim)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "config": self.config.to_dict(), "seed": self.seed}
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class OutputBias(keras.layers.Layer):
-    """Adds one trained number per output: the bias that the tied MLM decoder has of its own.
+    """Adds one trained number per output: the bias of the MLM decoder, whose kernel is the token table.
 
-    With `ids`, `x` has scores of those outputs alone.
+    With `ids`, `x` has only the scores of those outputs.
     """
 
-    def build(self, x_shape):
+    def build(self, x_shape: Shape) -> None:
         self.bias = self.add_weight(name="bias", shape=(x_shape[-1],), initializer="zeros")
 
-    def call(self, x, ids=None):
+    def call(self, x: Any, ids: Any = None) -> Any:
         return x + (self.bias if ids is None else ops.take(self.bias, ids))
 
-    def compute_output_shape(self, x_shape, ids_shape=None):
+    def compute_output_shape(self, x_shape: Shape, ids_shape: Shape | None = None) -> Shape:
         return tuple(x_shape)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class MarkedStates(keras.layers.Layer):
-    """The states of two marker tokens, side by side: `states [B, T, H]` and `token_ids [B, T]` give `[B, 2H]`.
+    """Concatenates the states of two marker tokens: `states [B, T, H]` and `token_ids [B, T]` give `[B, 2H]`.
 
-    By a product with zeros and ones instead of a gather, so that no input has to say where the markers stand and TFLite
-    needs built-in ops alone. Each marker stands once in a text; the states of one that is missing are zeros.
+    It multiplies by zeros and ones instead of gathering, so no input has to say where the markers are, and TFLite needs
+    only built-in ops. Each marker occurs once in a text; the states of a missing marker are zeros.
 
-    In packed rows, `example [B, T]` has the number of the text that each token belongs to, from 1 on, and `starts [X]`
-    an entry for each text; the states are then `[X, 2H]`.
+    In shared rows, `example [B, T]` has the number of each token's text, from 1, and `starts [X]` an entry for each
+    text; the states are then `[X, 2H]`.
 
     Example:
         >>> states = np.array([[[1.0], [2.0], [3.0], [4.0]]])
@@ -93,13 +90,13 @@ class MarkedStates(keras.layers.Layer):
         [[4.0, 2.0]]
     """
 
-    def __init__(self, marker_ids, **kwargs):
+    def __init__(self, marker_ids: Sequence[int], **kwargs: Any):
         super().__init__(**kwargs)
         self.marker_ids = tuple(int(index) for index in marker_ids)
         if len(set(self.marker_ids)) != 2 or len(self.marker_ids) != 2 or min(self.marker_ids) < 0:
             raise ValueError(f"marker_ids={marker_ids!r}: expected the ids of two different tokens.")
 
-    def call(self, states, token_ids, example=None, starts=None):
+    def call(self, states: Any, token_ids: Any, example: Any = None, starts: Any = None) -> Any:
         width = states.shape[-1]
         markers = ops.convert_to_tensor(self.marker_ids, dtype="int32")[None, :, None]
         if example is None:
@@ -113,10 +110,16 @@ class MarkedStates(keras.layers.Layer):
             picked = ops.matmul(ops.cast(marks, states.dtype), ops.reshape(states, (-1, width)))  # [2X, H]
         return ops.reshape(picked, (-1, 2 * width))
 
-    def compute_output_shape(self, states_shape, token_ids_shape, example_shape=None, starts_shape=None):
+    def compute_output_shape(
+        self,
+        states_shape: tuple[Any, ...],
+        token_ids_shape: Shape,
+        example_shape: Shape | None = None,
+        starts_shape: Shape | None = None,
+    ) -> Shape:
         return (*(starts_shape or states_shape[:1]), 2 * states_shape[-1])
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "marker_ids": list(self.marker_ids)}
 
 
@@ -134,17 +137,17 @@ def bert_model(
     seed: int | None = None,
     name: str = "bert",
 ) -> keras.Model:
-    """An encoder with heads: takes `token_ids, segment_ids, padding_mask`, gives logits by name.
+    """Create an encoder with heads: takes `token_ids`, `segment_ids`, `padding_mask`, gives logits by name.
 
     Args:
-        config: Sizes of the encoder; `None` where `encoder` is given.
+        config: The sizes of the encoder; `None` if `encoder` is given.
         heads: One or several of `HEADS`.
-        num_classes: Classes of the `classification`, `token_classification` and `relation` heads; by the head's name
-            where there are several.
-        marker_ids: For the `relation` head: the ids of the tokens that stand before the first and the second entity.
-        classifier_dropout: Rate before a classifier; `None` takes the config's `dropout`.
-        encoder: A model from `bert_encoder`, whose layers and weights are shared; `None` makes a new one.
-        seed: Seed of the initial weights and of dropout.
+        num_classes: The number of classes of the `classification`, `token_classification` or `relation` head; a
+            dictionary by head for several of them.
+        marker_ids: For the `relation` head: the ids of the tokens before the first and the second entity.
+        classifier_dropout: The dropout rate before a classifier; `None` takes the config's `dropout`.
+        encoder: A model from `bert_encoder`, whose layers and weights are shared; `None` creates a new one.
+        seed: The seed of the initial weights and of dropout.
 
     Example:
         >>> model = bert_model(BertConfig.preset("tiny"), "classification", num_classes=3)
@@ -158,12 +161,12 @@ def bert_model(
     encoder_seed, *seeds = spread_seed(seed, 1 + len(HEADS))
     if encoder is None:
         if config is None:
-            raise ValueError("config=None: expected the sizes of an encoder, or encoder=… with one that is there.")
+            raise ValueError("config=None: expected the sizes of an encoder; pass a config, or encoder=….")
         encoder = bert_encoder(config, seed=encoder_seed)
     config = encoder_config(encoder)
     rate = config.dropout if classifier_dropout is None else classifier_dropout
     classes = num_classes if isinstance(num_classes, Mapping) else dict.fromkeys(HEADS, num_classes)
-    builders = {
+    builders: dict[str, Callable[[int | None], dict[str, Any]]] = {
         "masked_lm": lambda seed: {"mlm_logits": masked_lm_logits(encoder, seed=seed)},
         "next_sentence": lambda seed: {"nsp_logits": next_sentence_logits(encoder, seed=seed)},
         "classification": lambda seed: {
@@ -192,8 +195,8 @@ def bert_model(
     return keras.Model(encoder.input, outputs, name=name)
 
 
-def masked_lm_logits(encoder: keras.Model, vectors=None, *, seed: int | None = None):
-    """Scores over the vocabulary for `vectors` (all tokens unless given), by the encoder's own token table."""
+def masked_lm_logits(encoder: keras.Model, vectors: Any = None, *, seed: int | None = None) -> Any:
+    """Return scores over the vocabulary for `vectors` (by default of all tokens), with the encoder's token table."""
     config = encoder_config(encoder)
     vectors = encoder.output["sequence_output"] if vectors is None else vectors
     transformed = MaskedLMTransform(config, seed=seed, name="mlm_transform")(vectors)
@@ -201,48 +204,53 @@ def masked_lm_logits(encoder: keras.Model, vectors=None, *, seed: int | None = N
     return OutputBias(name="mlm_bias")(scores)
 
 
-def next_sentence_logits(encoder: keras.Model, pooled=None, *, seed: int | None = None):
-    """Two scores for a pair of segments: the second follows the first (class 0), or is a random one (class 1)."""
+def next_sentence_logits(encoder: keras.Model, pooled: Any = None, *, seed: int | None = None) -> Any:
+    """Return two scores for a pair of segments: the second follows the first (class 0), or is random (class 1)."""
     pooled = encoder.output["pooled_output"] if pooled is None else pooled
     return _linear(pooled, 2, "next_sentence", encoder_config(encoder), seed)
 
 
-def _classify(vectors, num_classes, name, config, rate, seed):
+def _classify(
+    vectors: Any, num_classes: int | None, name: str, config: BertConfig, rate: float, seed: int | None
+) -> Any:
     if not isinstance(num_classes, int) or num_classes < 1:
         raise ValueError(f"num_classes={num_classes!r}: the {name} head needs the number of classes, at least 1.")
     vectors = HashDropout(rate, seed=seed, name=f"{name}_dropout")(vectors)
     return _linear(vectors, num_classes, name, config, seed)
 
 
-def _relate(encoder, num_classes, marker_ids, rate, seed):
-    """[CLS] and the beginnings of both entities (R-BERT and "Matching the Blanks", 2019), then a hidden layer."""
+def _relate(
+    encoder: keras.Model, num_classes: int | None, marker_ids: Sequence[int] | None, rate: float, seed: int | None
+) -> Any:
+    """Classify [CLS] and the start markers of both entities (R-BERT and "Matching the Blanks", 2019)."""
     if marker_ids is None:
         raise ValueError("marker_ids=None: the relation head needs the ids of the tokens before both entities.")
     config, inputs, outputs = encoder_config(encoder), encoder.input, encoder.output
-    packed = [inputs["padding_mask"], inputs["example_starts"]] if "example_starts" in inputs else []
-    states = MarkedStates(marker_ids, name="relation_states")(outputs["sequence_output"], inputs["token_ids"], *packed)
+    examples = [inputs["padding_mask"], inputs["example_starts"]] if "example_starts" in inputs else []
+    marked = MarkedStates(marker_ids, name="relation_states")
+    states = marked(outputs["sequence_output"], inputs["token_ids"], *examples)
     vectors = keras.layers.Concatenate(name="relation_vectors")([outputs["pooled_output"], states])
     seeds = spread_seed(seed, 2)
     vectors = HashDropout(rate, seed=seeds[0], name="relation_dense_dropout")(vectors)
-    init = _first_weights(config, seeds[0])
+    init = _head_initializer(config, seeds[0])
     hidden = keras.layers.Dense(config.hidden_dim, activation="tanh", kernel_initializer=init, name="relation_dense")
     return _classify(hidden(vectors), num_classes, "relation_classifier", config, rate, seeds[1])
 
 
-def _linear(vectors, units, name, config, seed):
-    init = _first_weights(config, seed)
+def _linear(vectors: Any, units: int, name: str, config: BertConfig, seed: int | None) -> Any:
+    init = _head_initializer(config, seed)
     # Logits stay float32 under mixed precision: softmax over half-precision logits loses the small classes.
     return keras.layers.Dense(units, kernel_initializer=init, dtype=_float32_logits(), name=name)(vectors)
 
 
-def _first_weights(config, seed):
-    """As spread as transformers draws heads: the cut at two deviations, which takes an eighth of it, is made up for.
+def _head_initializer(config: BertConfig, seed: int | None) -> keras.initializers.Initializer:
+    """Return the initializer of a head, with the standard deviation that transformers uses.
 
-    A short fine-tuning can tell.
+    Truncation makes the deviation smaller, which this corrects: it matters in short fine-tuning runs.
     """
-    return initializer(config.initializer_range / _SPREAD_AFTER_THE_CUT, seed)
+    return initializer(config.initializer_range / _TRUNCATED_DEVIATION, seed)
 
 
-def _float32_logits():
+def _float32_logits() -> str | keras.DTypePolicy:
     policy = keras.config.dtype_policy()
     return "float32" if policy.compute_dtype in ("float16", "bfloat16") else policy

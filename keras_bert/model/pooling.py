@@ -1,23 +1,24 @@
-"""The states of a text's tokens → their mean, from plain rows and from packed ones.
+"""Computes the mean of each text's token states, for plain rows and for shared ones.
 
-Takes `states [B, T, H]` and which tokens belong to which text; gives one vector for each text. A room of its own
-because the encoder's pooler and the vectors of sentences are the same mean. Drawn for the edge: the sum is a matrix
-product with the mask, so that TFLite needs built-in ops alone and XNNPACK takes them all.
+The sum is a matrix product with the mask, so TFLite needs only built-in ops, and XNNPACK runs all of them.
 """
+
+from typing import Any
 
 import keras
 from keras import ops
 
 
-def mean_of_tokens(states, visible, starts=None, *, packed: bool = False):
-    """The mean of each text's states, special tokens included.
+def mean_of_tokens(states: Any, visible: Any, starts: Any = None, *, packed: bool = False) -> Any:
+    """Return the mean of each text's states, special tokens included.
 
     Args:
         states: `[B, T, H]`.
-        visible: `[B, T]`: 1 for tokens and 0 for padding; in packed rows the number of the text in them, from 1 on.
-        starts: Of packed rows, where texts begin. `[X]`, places in all rows one after the other, whose texts are
-            numbered through: gives `[X, H]`. `[B, E]`, places in each row, numbered anew: gives `[B, E, H]`.
-        packed: Without `starts`: whether rows are packed; the mean is then that of the first text of each.
+        visible: `[B, T]`: 1 for tokens and 0 for padding; in shared rows the number of each token's text, from 1.
+        starts: For shared rows: where the texts begin. `[X]`, places in all rows one after the other, with the texts
+            numbered over all rows, gives `[X, H]`. `[B, E]`, places in each row, with the texts numbered in each row,
+            gives `[B, E, H]`.
+        packed: Whether rows are shared, if there is no `starts`; the mean is then that of the first text of each row.
 
     Example:
         >>> states = np.array([[[1.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
@@ -36,13 +37,13 @@ def mean_of_tokens(states, visible, starts=None, *, packed: bool = False):
     return summed / ops.maximum(ops.sum(share, axis=-1, keepdims=True), 1.0)
 
 
-def _shares(owners, starts, dtype):
+def _shares(owners: Any, starts: Any, dtype: str) -> Any:
     numbers = ops.arange(1, ops.shape(starts)[-1] + 1, dtype="int32")[:, None]
     return ops.cast(ops.equal(ops.cast(owners, "int32"), numbers), dtype)
 
 
 def grouped_model(model: keras.Model, output: str, group: int, *, name: str) -> keras.Model:
-    """A model over packed rows whose output for single texts, `[B * G, …]`, is that of groups, `[B, G, …]`.
+    """Return a model of shared rows whose output of single texts, `[B * G, …]`, is grouped to `[B, G, …]`.
 
     Example:
         ```python

@@ -1,10 +1,11 @@
-"""The weights of one model → another that has the same parts.
+"""Copies weights by name between models that share layers.
 
-A room of its own because models with the same layers are made for many ends (packed for training, plain for answers,
-with other heads, with a smaller token table) and weights travel between them by name.
+The same layers appear in models for shared rows and for plain ones, with different heads, or with a smaller token
+table.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,17 +21,17 @@ def copy_weights(
     allow_missing: bool = False,
     table_rows: np.ndarray | None = None,
 ) -> list[str]:
-    """Give a model the weights of another that has the same parts; LoRA's updates are added to their kernels.
+    """Copy the weights of one model to another with the same layers; LoRA's updates are merged into their kernels.
 
     Args:
         source: The model to copy from.
         target: The model to copy to.
-        skip: Says by a weight's path whether the target keeps its own.
-        allow_missing: Whether the target may have layers that the source has not, which keep their own weights too.
-        table_rows: Where one of the two has only some rows of the token table: the ids of these rows.
+        skip: Returns, for a weight's path, whether the target keeps its own weight.
+        allow_missing: Whether the target may have layers that the source lacks. They keep their weights.
+        table_rows: If one of the models has only some rows of the token table: the ids of these rows.
 
     Returns:
-        The names of the target's layers that the source has not.
+        The names of the target's layers that the source lacks.
 
     Example:
         ```python
@@ -40,10 +41,13 @@ def copy_weights(
     values = {variable.path: variable for variable in source.weights} | _merged_kernels(source)
     missing = [weight.path for weight in target.weights if weight.path not in values]
     if missing and not allow_missing:
-        raise ValueError(f"The models differ: the source has no {', '.join(missing[:5])}.")
+        raise ValueError(
+            f"The models differ: the source has no {', '.join(missing[:5])}; pass models with the same layers, or "
+            "allow_missing=True."
+        )
     for weight in target.weights:
         if weight.path in values and not skip(weight.path):
-            # A copy, because on JAX a shared buffer is gone after the other model's next step.
+            # A copy, because on JAX a shared buffer is freed by the other model's next step.
             value = to_numpy(values[weight.path])
             if weight.path == TOKEN_TABLE and table_rows is not None:
                 value = _fit_table(value, weight, table_rows)
@@ -51,7 +55,7 @@ def copy_weights(
     return list(dict.fromkeys(path.split("/")[0] for path in missing))
 
 
-def _fit_table(value, weight, rows):
+def _fit_table(value: np.ndarray, weight: Any, rows: np.ndarray) -> np.ndarray:
     if len(value) > len(rows):
         return value[rows]
     table = to_numpy(weight)
@@ -59,19 +63,19 @@ def _fit_table(value, weight, rows):
     return table
 
 
-def to_numpy(variable) -> np.ndarray:
-    """A copy of a variable's value, wherever it lies.
+def to_numpy(variable: Any) -> np.ndarray:
+    """Return a copy of a variable's value as NumPy, from any device.
 
     Example:
         >>> to_numpy(keras.Variable([1.0, 2.0])).tolist()
         [1.0, 2.0]
     """
-    # By way of a tensor: a variable that lies on several devices is no array by itself.
+    # Through a tensor: a variable on several devices cannot be converted directly.
     return np.array(keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(variable)), order="C")
 
 
-def _merged_kernels(model):
-    merged = {}
+def _merged_kernels(model: keras.Model) -> dict[str, Any]:
+    merged: dict[str, Any] = {}
     for layer in model.layers:
         attention = getattr(layer, "attention", None)
         for part in (attention.query, attention.value) if attention is not None else ():

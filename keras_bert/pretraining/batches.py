@@ -16,7 +16,7 @@ from keras_bert.model.config import BertConfig
 from keras_bert.pretraining.corpus.manifest import load_manifest
 from keras_bert.pretraining.corpus.reading import read_examples
 from keras_bert.pretraining.data_service import read_examples_through_service
-from keras_bert.pretraining.masking import Masking, mask_batches
+from keras_bert.pretraining.masking import Masking, falling_rate, mask_batches
 from keras_bert.pretraining.model import features_and_labels
 from keras_bert.pretraining.plan import PretrainingPlan
 from keras_bert.pretraining.sampled_softmax import count_tokens
@@ -24,7 +24,6 @@ from keras_bert.pretraining.shared_rows import pack_rows
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices
 
-_MASKED_SHARE = 0.15
 _PACKED_TOGETHER = 512  # examples of a window in which rows are packed
 _COUNTED_BATCHES = 2000  # of 256 examples: enough to know how often tokens occur
 
@@ -64,7 +63,8 @@ def training_batches(
     # Through a service the order is not a function of the seed, so there is no place in it to skip to.
     rows = rows if plan.service else rows.skip(start)
     machine = devices.worker_index if plan.service and devices is not None else 0
-    return _mask(rows, examples, tokenizer, plan, start, seed=plan.seed + machine)
+    rate = falling_rate(plan.mask_rate, plan.last_mask_rate, plan.steps)
+    return _mask(rows, examples, tokenizer, plan, start, seed=plan.seed + machine, rate=rate)
 
 
 def validation_batches(
@@ -76,6 +76,8 @@ def validation_batches(
     replicas: int = 1,
 ) -> tf.data.Dataset:
     """The first `plan.validation_steps` batches of a directory, with masks that are the same each time; kept in memory.
+
+    They are masked at the rate that the run ends with, so that all measurements of a run can be compared.
 
     Args:
         examples, config, tokenizer, plan: As for `training_batches`.
@@ -125,13 +127,17 @@ def unmasked_rows(
 def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
     """The most masked tokens of a row: the plan's, or the share that is masked of a full row, rounded up.
 
+    Where the share changes in the course of a run, it is the largest: a step has the same shapes from first to last.
+
     Example:
         ```python
-        max_predictions("examples-128", plan)  # 20; of 512 tokens 77, as in BERT
+        max_predictions("examples-128", PretrainingPlan(steps=500, mask_rate=0.15))  # 20; of 512 tokens 77, as in BERT
         ```
     """
     length = load_manifest(os.fspath(examples)).settings.sequence_length
-    return math.ceil(_MASKED_SHARE * length) if plan.max_predictions is None else plan.max_predictions
+    if plan.max_predictions is not None:
+        return plan.max_predictions
+    return math.ceil(round(max(plan.mask_rate, plan.last_mask_rate) * length, 6))
 
 
 def token_counts(examples: str | os.PathLike, tokenizer: BertTokenizer) -> np.ndarray:
@@ -184,9 +190,10 @@ def _pad(batch, shape, pad_id):
     }
 
 
-def _mask(rows, examples, tokenizer, plan, start, seed):
-    masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), unit=plan.mask_unit)
-    masked = mask_batches(rows, masking, seed=seed, start=start)
+def _mask(rows, examples, tokenizer, plan, start, seed, rate=None):
+    settings = {"rate": plan.last_mask_rate, "unit": plan.mask_unit}
+    masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), **settings)
+    masked = mask_batches(rows, masking, seed=seed, start=start, rate=rate)
     next_sentence = has_next_sentence(examples)
     sampled = plan.negatives is not None
     batches = masked.map(

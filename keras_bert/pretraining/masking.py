@@ -9,6 +9,7 @@ The rule is BERT's (Devlin et al. 2018, section 3.1): 15 % of the tokens are pre
 10 % a random token, 10 % stay. Special tokens and padding are never chosen.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -74,12 +75,12 @@ class Masking:
         continuations = np.array([token.startswith("##") for token in vocabulary])
         return cls(tokenizer.mask_id, special, continuations, **settings)
 
-    def __call__(self, batch: dict[str, tf.Tensor], seed) -> dict[str, tf.Tensor]:
-        """Mask one packed batch; `seed` is two integers."""
+    def __call__(self, batch: dict[str, tf.Tensor], seed, *, rate=None) -> dict[str, tf.Tensor]:
+        """Mask one packed batch; `seed` is two integers, and `rate`, a number or a tensor, replaces the masking's."""
         ids = batch["token_ids"]  # [B, T]
         choose_seed, replace_seed = tf.unstack(tf.random.split(tf.cast(seed, tf.int32), 2))
         candidate = (batch["padding_mask"] > 0) & ~self._is_in(ids, self.special_ids)
-        chosen = self._choose(ids, candidate, choose_seed)
+        chosen = self._choose(ids, candidate, choose_seed, self.rate if rate is None else rate)
         chosen_first = tf.argsort(tf.cast(~chosen, tf.int32), axis=1, stable=True)  # [B, T], in reading order
         positions = chosen_first[:, : self.max_predictions]
         missing = self.max_predictions - tf.shape(positions)[1]
@@ -95,12 +96,12 @@ class Masking:
             "masked_weights": tf.cast(hidden, tf.float32),
         }
 
-    def _choose(self, ids, candidate, seed):
+    def _choose(self, ids, candidate, seed, rate):
         """Booleans `[B, T]`: units in random order until a row has its share of tokens."""
         rounding_seed, score_seed, span_seed = tf.unstack(tf.random.split(seed, 3))
         counts = tf.reduce_sum(tf.cast(candidate, tf.float32), axis=1)
         # Rounded at random, so that the rate holds on average in short rows too.
-        share = tf.floor(self.rate * counts + tf.random.stateless_uniform(tf.shape(counts), rounding_seed))
+        share = tf.floor(rate * counts + tf.random.stateless_uniform(tf.shape(counts), rounding_seed))
         budget = tf.clip_by_value(share, 1.0, float(self.max_predictions))[:, None]
         scores = tf.random.stateless_uniform(tf.shape(ids), score_seed)
         scores = tf.gather(scores, self._units(ids, span_seed), batch_dims=1)  # one score for all tokens of a unit
@@ -137,10 +138,23 @@ class Masking:
         return tf.reduce_any(ids[:, :, None] == tf.constant(special_ids, ids.dtype), axis=-1)
 
 
-def mask_batches(dataset: tf.data.Dataset, masking: Masking, *, seed: int, start: int = 0) -> tf.data.Dataset:
+def mask_batches(
+    dataset: tf.data.Dataset,
+    masking: Masking,
+    *,
+    seed: int,
+    start: int = 0,
+    rate: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> tf.data.Dataset:
     """Mask every batch of a dataset. A repeated dataset is masked anew at every pass, for each batch has a number.
 
-    `start` is the number of the first one: a dataset that begins later is masked as the whole would be.
+    Args:
+        dataset: Batches without masks.
+        masking: How to mask.
+        seed: Of the masks.
+        start: The number of the first batch: a dataset that begins later is masked as the whole would be.
+        rate: Number of a batch → its share of tokens to predict, such as `falling_rate` gives; `None` takes the
+            masking's. Either way a row has at most `max_predictions`.
 
     Example:
         ```python
@@ -148,4 +162,24 @@ def mask_batches(dataset: tf.data.Dataset, masking: Masking, *, seed: int, start
         ```
     """
     numbered = tf.data.Dataset.zip(tf.data.Dataset.counter(start, dtype=tf.int32), dataset)
-    return numbered.map(lambda number, batch: masking(batch, (seed, number)), num_parallel_calls=tf.data.AUTOTUNE)
+
+    def mask(number, batch):
+        return masking(batch, (seed, number), rate=None if rate is None else rate(number))
+
+    return numbered.map(mask, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def falling_rate(first: float, last: float, steps: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A mask rate that goes from `first` to `last` in a straight line over a run, as a function of the step.
+
+    Example:
+        >>> rate = falling_rate(0.3, 0.15, steps=100)
+        >>> [round(float(rate(step)), 3) for step in (0, 50, 100, 200)]
+        [0.3, 0.225, 0.15, 0.15]
+    """
+
+    def rate(step):
+        done = tf.minimum(tf.cast(step, tf.float32) / float(steps), 1.0)
+        return first + (last - first) * done
+
+    return rate

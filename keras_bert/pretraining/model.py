@@ -14,6 +14,7 @@ from keras import ops
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import PackedBias, bert_encoder, encoder_config, pool_examples
 from keras_bert.model.heads import masked_lm_logits, next_sentence_logits
+from keras_bert.model.neighbour_heads import NeighbourHeads
 from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.sampled_softmax import (
     SampledAccuracy,
@@ -52,6 +53,7 @@ def pretraining_model(
     negatives: int | None = None,
     token_counts: Sequence[int] | None = None,
     encoder: keras.Model | None = None,
+    initial: str | NeighbourHeads = "random",
     seed: int | None = None,
     model_class: type[keras.Model] = keras.Model,
 ) -> keras.Model:
@@ -68,6 +70,7 @@ def pretraining_model(
         token_counts: How often each id occurs in the text (`count_tokens`). The MLM bias then begins with the logarithm
             of their shares, which it would have to learn first; and negatives are drawn by them, else by Zipf's law.
         encoder: An encoder to go on training, itself `packed` where this is; `None` makes a new one.
+        initial: Weights of a new one, as for `bert_encoder`.
         seed: Seed of the initial weights and of dropout.
         model_class: The class of the model, for those with a training step of their own.
 
@@ -79,7 +82,7 @@ def pretraining_model(
     if encoder is None:
         if config is None:
             raise ValueError("config=None: expected the sizes of an encoder, or encoder=… with one that is there.")
-        encoder = bert_encoder(config, packed=packed, seed=seed)
+        encoder = bert_encoder(config, packed=packed, initial=initial, seed=seed)
     if isinstance(encoder.get_layer("padding_bias"), PackedBias) != packed:
         raise ValueError(f"The encoder was not made with packed={packed}; make it by bert_encoder(…, packed={packed}).")
     inputs = dict(encoder.input)

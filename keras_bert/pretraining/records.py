@@ -7,6 +7,7 @@ there twice.
 """
 
 import contextlib
+import dataclasses
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.pretraining.plan import PretrainingPlan
 from keras_bert.system.atomic_files import write_whole
 
 HISTORY, PLAN, LOGS = "history.jsonl", "plan.json", "logs"
@@ -142,6 +144,37 @@ class ScalarFile:
 # === Plan ===
 
 
+# What version 0.1.0 did where its plan did not say otherwise.
+_OLD_DEFAULTS: dict[str, Any] = {
+    "learning_rate": 1e-4,
+    "beta_2": 0.999,
+    "warmup": 0.1,
+    "dropout": None,
+    "mask_rate": 0.15,
+    "final_mask_rate": None,
+}
+
+
+def keep_old_defaults(plan: PretrainingPlan, directory: str | os.PathLike) -> PretrainingPlan:
+    """The plan with which a run of version 0.1.0 goes on as it began: that version's defaults for what it leaves open.
+
+    Args:
+        plan: What the run is started with now.
+        directory: The run's directory; without a `plan.json` of that version the plan stays as it is.
+    """
+    before = _read_plan(directory)
+    if not before or "mask_rate" in before:
+        return plan
+    defaults = {field.name: field.default for field in dataclasses.fields(plan)}
+    unsaid = {name: old for name, old in _OLD_DEFAULTS.items() if getattr(plan, name) == defaults[name]}
+    return dataclasses.replace(plan, **unsaid)
+
+
+def _read_plan(directory):
+    path = Path(directory) / PLAN
+    return json.loads(path.read_text(encoding="utf-8")).get("plan", {}) if path.exists() else {}
+
+
 def write_plan(directory: str | os.PathLike, record: dict[str, Any]) -> None:
     """Write how a run is done; where the directory has another plan, warn of what is different from now on.
 
@@ -150,8 +183,8 @@ def write_plan(directory: str | os.PathLike, record: dict[str, Any]) -> None:
         record: The plan's fields under `"plan"`, and anything else that is worth knowing.
     """
     path = Path(directory) / PLAN
-    before = json.loads(path.read_text(encoding="utf-8")).get("plan", {}) if path.exists() else {}
-    now = record["plan"]
+    before = _read_plan(directory)
+    now = json.loads(json.dumps(record["plan"]))  # as it is read: a tuple is a list
     changes = [
         f"{name} was {before[name]!r}, is {now[name]!r}" for name in now if before.get(name, now[name]) != now[name]
     ]

@@ -225,6 +225,8 @@ def _flat(record):
 def _as_number(value):
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return "" if value is None else str(value)
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value) if value else ""
     if float(value).is_integer():
         return f"{int(value):,}"
     return f"{value:.4g}" if abs(value) < 0.01 else f"{value:,.4f}" if abs(value) < 100 else f"{value:,.1f}"

@@ -9,8 +9,10 @@ import functools
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+
+import keras
 
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.model.config import BertConfig
@@ -25,16 +27,25 @@ from keras_bert.pretraining.batches import (
     validation_batches,
 )
 from keras_bert.pretraining.corpus.manifest import load_manifest
+from keras_bert.pretraining.growth import stack_blocks
 from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
-from keras_bert.pretraining.plan import Phase, PretrainingPlan
-from keras_bert.pretraining.records import HISTORY, RecordHistory, StopOnNaN, read_history, write_plan
+from keras_bert.pretraining.plan import Phase, PretrainingPlan, pretraining_rate
+from keras_bert.pretraining.plateau import WarnOnPlateau
+from keras_bert.pretraining.records import (
+    HISTORY,
+    RecordHistory,
+    StopOnNaN,
+    keep_old_defaults,
+    read_history,
+    write_plan,
+)
 from keras_bert.pretraining.teacher.plan import Teacher
 from keras_bert.pretraining.teacher.run import pretrain_with_teacher
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
 from keras_bert.training.optimizers import bert_optimizer
-from keras_bert.training.resume import SaveState, require_writable, restore_state
+from keras_bert.training.resume import SaveState, newest_step, require_writable, restore_state
 
 _STEPS_PER_EXECUTION = 8
 
@@ -149,32 +160,56 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
     require_writable(output)
     devices.replica_batch_size(plan.batch_size // plan.accumulation)
     config = _check_sizes(config, source, tokenizer)
+    if source is None:
+        _check_corpus(phase.examples, tokenizer)
+    plan = keep_old_defaults(plan, output).for_config(config)
+    phase = replace(phase, plan=plan)
+    if source is not None and plan.growth:
+        raise ValueError("growth is for models that start from nothing; leave it out, or start_from.")
+    done = newest_step(output / "state")
+    _check_place(done, plan, output)
+    if devices.is_chief:
+        write_plan(output, _describe(phase, config, devices, start_from))
+        if verbose:
+            print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
     with devices.scope():
-        model = _compiled_model(phase.examples, config, tokenizer, plan, devices)
-        if source is not None:
-            _start_from(source, model)
-        done = restore_state(model, output / "state")
-        _check_place(done, plan, output)
-        if devices.is_chief:
-            write_plan(output, _describe(phase, config, devices, start_from))
-            if verbose:
-                print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
-        if done < plan.steps:
-            _fit(model, phase, output, config, tokenizer, devices, done, verbose)
-    plain = _plain_model(model, config)
+        model = _train(phase, output, config, tokenizer, devices, done, source, verbose)
+    plain = plain_model(model, config)
     if devices.is_chief:
         save_pretrained(plain, output / "model", tokenizer=tokenizer)
     return plain
 
 
-def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
+def _train(phase, output, config, tokenizer, devices, done, source, verbose):
+    """Train the model of a phase, or one after the other where it grows; gives the last, in training form."""
+    plan, counts = phase.plan, token_counts(phase.examples, tokenizer)
+    notices = [WarnOnPlateau(counts, plan, config, from_nothing=source is None)]
+    stages = plan.stages(config)
+    model = None
+    # A model whose last step is the newest state is made as well: the next one grows from it.
+    for blocks, end in [stage for stage in stages if stage[1] >= done] or stages[-1:]:
+        smaller = model
+        model = compiled_model(phase.examples, config.replace(num_layers=blocks), plan, devices, counts)
+        if smaller is not None:
+            stack_blocks(smaller, model)
+        else:
+            if source is not None:
+                _start_from(source, model)
+            restore_state(model, output / "state")
+        if done < end:
+            _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices)
+            done = end
+    return model
+
+
+def _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices):
     plan = phase.plan
     batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan, devices=devices)
     shard = "none" if plan.service else "data"  # a service has shared the examples out already
     epoch = {"steps_per_epoch": plan.save_every}
     callbacks = [StopOnNaN(output, batches_from, **epoch)]
     if devices.is_chief:
-        callbacks += [RecordHistory(output, start=done, **epoch), SaveState(output / "state", **epoch)]
+        callbacks += [RecordHistory(output, start=done, **epoch), SaveState(output / "state", **epoch), *notices]
     checks = None
     if phase.validation is not None:
         checks = validation_batches(phase.validation, config, tokenizer, plan, replicas=devices.num_replicas)
@@ -183,7 +218,7 @@ def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
         model.fit(
             devices.distribute(batches_from(done), batch_size=plan.batch_size, shard=shard),
             initial_epoch=done // plan.save_every,
-            epochs=plan.steps // plan.save_every,
+            epochs=end // plan.save_every,
             validation_data=checks,
             shuffle=False,
             verbose=fit_verbosity(verbose),
@@ -199,7 +234,18 @@ def _fit(model, phase, output, config, tokenizer, devices, done, verbose):
 # === The model ===
 
 
-def _compiled_model(examples, config, tokenizer, plan, devices):
+def compiled_model(
+    examples: str | os.PathLike, config: BertConfig, plan: PretrainingPlan, devices: Devices, counts: Sequence[int]
+) -> keras.Model:
+    """The model of a run, ready for `fit`; to be called in the scope of its devices.
+
+    Args:
+        examples: A directory that `write_examples` wrote.
+        config: The sizes of the model.
+        plan: How to train.
+        devices: What trains.
+        counts: How often each token occurs, as `token_counts` gives it.
+    """
     if plan.dropout is not None:
         config = config.replace(dropout=plan.dropout, attention_dropout=plan.dropout)
     model = pretraining_model(
@@ -208,11 +254,13 @@ def _compiled_model(examples, config, tokenizer, plan, devices):
         next_sentence=has_next_sentence(examples),
         packed=plan.packed,
         negatives=plan.negatives,
-        token_counts=token_counts(examples, tokenizer),
+        token_counts=counts,
+        initial=plan.initial,
         seed=plan.seed,
         model_class=TokenCountingModel,
     )
-    optimizer = bert_optimizer(plan.learning_rate, plan.steps, name=plan.optimizer, warmup=plan.warmup)
+    peak = pretraining_rate(config) if plan.learning_rate is None else plan.learning_rate
+    optimizer = bert_optimizer(peak, plan.steps, name=plan.optimizer, warmup=plan.warmup, beta_2=plan.beta_2)
     # Keras rounds an epoch up to whole executions, so these must divide it.
     at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
     options = devices.compile_options(steps_per_execution=at_once, gradient_accumulation_steps=plan.accumulation)
@@ -220,7 +268,7 @@ def _compiled_model(examples, config, tokenizer, plan, devices):
     return model
 
 
-def _plain_model(model, config):
+def plain_model(model: keras.Model, config: BertConfig) -> keras.Model:
     """The trained weights in an ordinary BERT with both heads: whole precision, one example a row, its own dropout."""
     heads = ["masked_lm"] + (["next_sentence"] if "nsp_logits" in model.output else [])
     plain = bert_model(config, heads)
@@ -256,6 +304,16 @@ def _check_sizes(config, source, tokenizer):
         if wrong:
             raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
     return config
+
+
+def _check_corpus(examples, tokenizer):
+    manifest = load_manifest(os.fspath(examples))
+    if manifest.tokens < tokenizer.vocabulary_size:
+        raise ValueError(
+            f"{examples} has {manifest.tokens:,} tokens, fewer than the vocabulary has entries "
+            f"({tokenizer.vocabulary_size:,}): most could not be learned. Pretrain on more text, learn a smaller "
+            "vocabulary, or start_from a model that knows the language."
+        )
 
 
 def _check_place(done, plan, output):

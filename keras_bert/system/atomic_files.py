@@ -1,8 +1,4 @@
-"""Files that are there whole or not at all, whatever kills the program that writes them.
-
-Takes a path and its content. A room of its own because every part of the library leaves files that another program
-reads, or that a killed run goes on from: half of one is worse than none. Standard library alone.
-"""
+"""Writes files atomically: after a crash a file is either complete or not there at all."""
 
 import os
 import secrets
@@ -10,7 +6,9 @@ from pathlib import Path
 
 
 def write_whole(path: str | os.PathLike, content: str | bytes) -> Path:
-    """Write a file by one rename, when all of it is on the disk; directories on the way are made.
+    """Write a file under a temporary name and rename it when all of it is on the disk.
+
+    Missing parent directories are created.
 
     Example:
         >>> write_whole("out/notes.txt", "all of it").read_text()  # doctest: +SKIP
@@ -19,7 +17,7 @@ def write_whole(path: str | os.PathLike, content: str | bytes) -> Path:
     path = Path(path)
     content = content.encode("utf-8") if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A name of its own for each writer, and not tempfile's, whose files are closed to other users.
+    # Each writer has a different name. tempfile is not used: other users could not read its files.
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with open(partial, "wb") as file:
@@ -28,7 +26,7 @@ def write_whole(path: str | os.PathLike, content: str | bytes) -> Path:
             os.fsync(file.fileno())
         os.replace(partial, path)
     finally:
-        partial.unlink(missing_ok=True)  # gone already where all went well
+        partial.unlink(missing_ok=True)  # after a successful rename it no longer exists
     return path
 
 

@@ -1,10 +1,10 @@
-"""Notes on standard error: what a command decided by itself."""
+"""Prints notes on standard error about what a command decided by itself."""
 
 import sys
 
 
 def note(words: str) -> None:
-    """Tell the user what was decided: beside the answer, not in it.
+    """Print a note on standard error, so that standard output holds the result alone.
 
     Example:
         ```python

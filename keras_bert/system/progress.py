@@ -1,11 +1,11 @@
-"""How much training prints: a bar on a terminal and in notebooks, a line for each epoch in a log file."""
+"""Chooses how progress is shown: a bar on a terminal or in a notebook, one line per epoch in a log file."""
 
 import sys
 from typing import TextIO
 
 
 def fit_verbosity(verbose: int | str) -> int:
-    """Give Keras's number for `verbose`: `"auto"` is 1 (a bar) where somebody looks on, and else 2 (a line an epoch).
+    """Return Keras's number for `verbose`: `"auto"` is 1 (a bar) on a terminal or in a notebook, else 2 (lines).
 
     Example:
         >>> fit_verbosity(0), fit_verbosity("2")
@@ -17,13 +17,13 @@ def fit_verbosity(verbose: int | str) -> int:
 
 
 def is_watched(stream: TextIO | None = None) -> bool:
-    """Whether standard output (or another stream) is a terminal or a notebook, where a bar can move."""
+    """Return whether standard output, or the given stream, is a terminal or a notebook."""
     stream = sys.stdout if stream is None else stream
     return stream.isatty() or "ipykernel" in sys.modules
 
 
 def hides_bar(progress: bool = True) -> bool:
-    """What `tqdm` takes for `disable`: bars are for those who want them and can see them move.
+    """Return the value of tqdm's `disable`: bars are shown if wanted, on a terminal or in a notebook.
 
     Example:
         >>> hides_bar(False)

@@ -1,9 +1,9 @@
-"""TensorFlow's greetings, left out: what it says while it is imported, on every machine and about nothing.
+"""Hides the messages that TensorFlow prints while it is imported.
 
-"oneDNN custom operations are on", "Could not find cuda drivers": TensorFlow 2.21 writes such lines before its log is
-set up, so that `TF_CPP_MIN_LOG_LEVEL` does not reach them. They go straight to the terminal, past Python; so for as
-long as the import runs, the terminal is a file, and what is no greeting is written out afterwards. A room of its own
-because it concerns the whole process: it only ever happens when somebody asks for it, as the command line does.
+TensorFlow 2.21 writes lines such as "oneDNN custom operations are on" before its log is set up, so
+`TF_CPP_MIN_LOG_LEVEL` does not affect them, and its C++ code writes them past Python. During the import, standard
+error is therefore a temporary file; other output is passed through afterwards. This changes the whole process, so it
+happens only on request, as the command line does.
 """
 
 import contextlib
@@ -12,20 +12,24 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
-# Notes and warnings of TensorFlow's C++ code, in the form of its releases until 2.20 and in the one since.
-_GREETING = re.compile(rb"WARNING: All log messages before absl|[IW]\d{4} \d\d:\d\d:|\d{4}-\d\d-\d\d .{15}: [IW] ")
+# Notes and warnings of TensorFlow's C++ code, in the formats up to 2.20 and since.
+_STARTUP_MESSAGE = re.compile(
+    rb"WARNING: All log messages before absl|[IW]\d{4} \d\d:\d\d:|\d{4}-\d\d-\d\d .{15}: [IW] "
+)
 
 
 def quiet_tensorflow() -> bool:
-    """Let TensorFlow be imported without its greetings; call it before anything imports TensorFlow.
+    """Hide TensorFlow's messages at import; call it before anything imports TensorFlow.
 
-    What it reports as an error while it is imported is shown all the same, and Python's exceptions are as ever. Later
-    messages obey `TF_CPP_MIN_LOG_LEVEL`, which is set to 3 (none) unless it has a value.
+    Errors during the import are still shown, and exceptions are raised as usual. Later messages follow
+    `TF_CPP_MIN_LOG_LEVEL`, which is set to 3 (no messages) unless it already has a value.
 
     Returns:
-        Whether there is still something to leave out: not where TensorFlow was imported before.
+        `False` if TensorFlow is already imported, so that there is nothing left to hide.
 
     Example:
         ```python
@@ -44,9 +48,11 @@ def quiet_tensorflow() -> bool:
 
 
 class _QuietFinder:
-    """Finds TensorFlow as others do, and has it loaded in silence; once."""
+    """Finds TensorFlow by the usual finders and loads it without its messages, once."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         if name != "tensorflow":
             return None
         sys.meta_path.remove(self)
@@ -55,30 +61,30 @@ class _QuietFinder:
             return None
         load = spec.loader.exec_module
 
-        def load_quietly(module):
-            with _greetings_left_out():
+        def load_quietly(module: ModuleType) -> None:
+            with _hidden_startup_messages():
                 load(module)
 
-        spec.loader.exec_module = load_quietly
+        spec.loader.exec_module = load_quietly  # type: ignore[method-assign]  # on this one loader, for one import
         return spec
 
 
 @contextlib.contextmanager
-def _greetings_left_out() -> Iterator[None]:
+def _hidden_startup_messages() -> Iterator[None]:
     try:
         terminal = os.dup(2)
-    except OSError:  # a process without a terminal or a log
+    except OSError:  # a process without standard error
         yield
         return
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as written:
         sys.stderr.flush()
-        os.dup2(said.fileno(), 2)
+        os.dup2(written.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
             os.dup2(terminal, 2)
             os.close(terminal)
-            said.seek(0)
-            others = [line for line in said if not _GREETING.match(line)]
+            written.seek(0)
+            others = [line for line in written if not _STARTUP_MESSAGE.match(line)]
             os.write(2, b"".join(others))

@@ -1,23 +1,27 @@
-"""Token lists → `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, trimmed and padded: what the encoder takes.
+"""Arranges tokens as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, trimmed and padded for the encoder.
 
-Takes a tokenizer and texts (or ragged ids), gives the three int32 tensors `token_ids, segment_ids, padding_mask`. Core
-TensorFlow ops alone, so that it runs in `tf.data` and in SavedModels on a stock TF Serving. A room of its own because
-the same packing must stand in training, in serving and, in NumPy, on the device.
+Takes a tokenizer and texts (or ragged ids) and gives the int32 tensors `token_ids`, `segment_ids` and `padding_mask`.
+It uses only core TensorFlow ops, so it also runs in `tf.data` and in SavedModels on a stock TF Serving.
 """
+
+from typing import Any
 
 import tensorflow as tf
 
 from keras_bert.text.tokenizer import BertTokenizer
 
 
-def pack(tokenizer: BertTokenizer, texts, pairs=None, *, sequence_length: int | None = None) -> dict[str, tf.Tensor]:
-    """Tokenize texts, or pairs of texts, and pack them for the encoder.
+def pack(
+    tokenizer: BertTokenizer, texts: Any, pairs: Any = None, *, sequence_length: int | None = None
+) -> dict[str, tf.Tensor]:
+    """Tokenize texts, or pairs of texts, and arrange the tokens as the encoder's inputs.
 
     Args:
         tokenizer: A `BertTokenizer`.
         texts: A list of strings or a string tensor `[B]`.
-        pairs: As many second texts, or `None`.
-        sequence_length: T. Longer rows are trimmed, shorter ones padded; `None` pads to the longest, trims nothing.
+        pairs: The second texts, as many as `texts`, or `None`.
+        sequence_length: T. Longer rows are trimmed and shorter ones padded. `None` pads to the longest row and trims
+            nothing.
 
     Returns:
         `token_ids`, `segment_ids`, `padding_mask`, int32 `[B, T]`.
@@ -42,9 +46,9 @@ def pack_ids(
     pad_id: int = 0,
     sequence_length: int | None = None,
 ) -> dict[str, tf.Tensor]:
-    """Pack ragged ids `[B, (tokens)]` without special tokens; see `pack`.
+    """Arrange ragged ids `[B, (tokens)]` without special tokens as the encoder's inputs; see `pack`.
 
-    Where a pair is too long, tokens are taken from the end of the longer side until it fits, as the original BERT does.
+    If a pair is too long, tokens are removed from the end of the longer text until it fits, as in the original BERT.
     """
     if sequence_length is not None:
         first, second = _trim(first, second, sequence_length)
@@ -65,8 +69,10 @@ def pack_ids(
     }
 
 
-def _trim(first, second, sequence_length):
-    """Keep what fits beside the special tokens; `_truncate_seq_pair` of the original BERT in closed form."""
+def _trim(
+    first: tf.RaggedTensor, second: tf.RaggedTensor | None, sequence_length: int
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
+    """Keep what fits beside the special tokens; this is the original BERT's `_truncate_seq_pair` in closed form."""
     special = 2 if second is None else 3
     room = sequence_length - special
     if room < 1:
@@ -82,12 +88,12 @@ def _trim(first, second, sequence_length):
     return _keep(first, keep_first), _keep(second, tf.minimum(second_length, room - keep_first))
 
 
-def _keep(ids, lengths):
+def _keep(ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     positions = tf.ragged.range(ids.row_lengths())
     return tf.ragged.boolean_mask(ids, positions < lengths[:, None])
 
 
-def _batch(texts, name):
+def _batch(texts: Any, name: str) -> Any:
     if isinstance(texts, str):
-        raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+        raise TypeError(f"Got one string as {name}; expected a list of strings: wrap it as [{name}].")
     return texts

@@ -1,41 +1,39 @@
-"""What users pass as texts and ids: takes strings, lists, arrays and tensors of any rank, gives tensors.
+"""Converts texts and ids (strings, lists, arrays and tensors of any rank) to tensors, and checks them."""
 
-A room of its own so that the tokenizer speaks of flat vectors of texts alone, and so that whatever is not
-text is refused in one place, with words that help.
-"""
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 
-def to_strings(texts):
-    """Return texts as a string tensor of known rank, or say what is wrong with them."""
+def to_strings(texts: Any) -> tf.Tensor | tf.RaggedTensor:
+    """Return texts as a string tensor of known rank; raise an error that names what is not text."""
     if not isinstance(texts, tf.Tensor | tf.RaggedTensor):
         try:
             texts = tf.convert_to_tensor(texts, tf.string)
         except (TypeError, ValueError):
             if fault := find_fault(texts):
-                raise ValueError(f"texts has {fault}; pass a string, a list or a tensor of strings.") from None
+                raise ValueError(f"The texts have {fault}; pass a string, a list or a tensor of strings.") from None
             texts = tf.ragged.constant(texts, dtype=tf.string)
     if texts.dtype != tf.string:
-        raise ValueError(f"texts is a tensor of {texts.dtype.name}; pass a tensor of strings.")
+        raise ValueError(f"The texts are a tensor of {texts.dtype.name}; pass a tensor of strings.")
     if texts.shape.rank is None:
-        raise ValueError("texts is a tensor of unknown rank; give it one with tf.ensure_shape or tf.reshape.")
+        raise ValueError("The texts are a tensor of unknown rank; give it one with tf.ensure_shape or tf.reshape.")
     return make_ragged(texts)
 
 
-def to_ids(ids):
-    """Return ids as int32, ragged where they have several dimensions."""
+def to_ids(ids: Any) -> tf.Tensor | tf.RaggedTensor:
+    """Return ids as an int32 tensor, ragged if it has several dimensions."""
     if not isinstance(ids, tf.Tensor | tf.RaggedTensor):
         ids = tf.ragged.constant(ids) if isinstance(ids, list | tuple) else tf.convert_to_tensor(ids)
     is_empty = ids.dtype == tf.float32 and ids.shape.num_elements() == 0  # how TensorFlow reads []
     if not (ids.dtype.is_integer or is_empty) or not ids.shape.rank:
-        raise ValueError(f"ids is {ids.dtype.name} of shape {ids.shape}; pass integers [..., tokens].")
+        raise ValueError(f"The ids are {ids.dtype.name} of shape {ids.shape}; pass integers [..., tokens].")
     return make_ragged(tf.cast(ids, tf.int32))
 
 
-def make_ragged(tensor):
-    """Make every dimension but the first ragged; leave a scalar or a vector as it is."""
+def make_ragged(tensor: tf.Tensor | tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """Make every dimension but the first ragged; return a scalar or a vector as it is."""
     if isinstance(tensor, tf.RaggedTensor):
         inner = tensor.flat_values
         return tensor.with_flat_values(make_ragged(inner)) if inner.shape.rank > 1 else tensor
@@ -44,20 +42,20 @@ def make_ragged(tensor):
     return tensor
 
 
-def flatten(texts):
+def flatten(texts: tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
     """Return texts as one vector."""
     return texts.flat_values if isinstance(texts, tf.RaggedTensor) else tf.reshape(texts, [-1])
 
 
-def nest(texts, result):
-    """Give a result of `flatten(texts)` the shape of the texts again."""
+def nest(texts: tf.Tensor | tf.RaggedTensor, result: tf.RaggedTensor) -> tf.Tensor | tf.RaggedTensor:
+    """Give a result for `flatten(texts)` the shape of the texts."""
     if isinstance(texts, tf.RaggedTensor):
         return texts.with_flat_values(result.with_row_splits_dtype(texts.row_splits.dtype))
     return result if texts.shape.rank else result.values
 
 
-def find_fault(texts):
-    """Describe the first thing in nested lists that is not text, if there is one."""
+def find_fault(texts: Any) -> str | None:
+    """Describe the first value in nested lists that is not text; `None` if all of them are text."""
     if isinstance(texts, str):
         try:
             texts.encode()

@@ -1,9 +1,8 @@
-"""Texts → ids that stay in memory: what a fine-tuning set is after its one pass through the tokenizer.
+"""Tokenizes a whole data set once and keeps the ids in memory.
 
-Takes a tokenizer and texts, pairs of texts or lists of words, gives `TokenizedTexts`: flat int32 arrays that can be
-trimmed, cut into windows, picked from and packed, all rows at a time; `TokenLabels` stand beside them. A room of its
-own because it is NumPy over a whole set, where `text/packing.py` is a graph over a batch; both pack and trim alike, and
-a test holds that.
+Takes a tokenizer and texts, pairs of texts or lists of words, and gives `TokenizedTexts`: flat int32 arrays that can be
+trimmed, cut into windows, selected and arranged as model inputs, all rows at a time. `text/packing.py` does the same
+in a TensorFlow graph for one batch; a test checks that both give the same rows.
 """
 
 from collections.abc import Sequence
@@ -14,9 +13,10 @@ import numpy as np
 
 
 class FlatTokenizer(Protocol):
-    """What the functions here ask of a tokenizer: `BertTokenizer` has it, and so has the device's, without TensorFlow.
+    """The methods that this module needs of a tokenizer.
 
-    `splits` say where each text begins and ends among the ids of all; offsets count characters.
+    `BertTokenizer` has them, and so has the tokenizer that runs on a device without TensorFlow. `splits` are where
+    each text begins and ends among the ids of all texts; offsets count characters.
     """
 
     @property
@@ -37,30 +37,30 @@ class FlatTokenizer(Protocol):
 
     @property
     def vocabulary_size(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
 
     def token_to_id(self, token: str) -> int:
-        """The id of a token; an error where there is none."""
+        """Return the id of a token; raise an error if there is none."""
 
     def id_to_token(self, index: int) -> str:
-        """The token of an id."""
+        """Return the token of an id."""
 
     def tokenize_flat(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Ids of all texts, and splits."""
+        """Return the ids of all texts, and the splits."""
 
     def tokenize_flat_with_offsets(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Ids of all texts, splits, and where each token begins and ends in its text."""
+        """Return the ids of all texts, the splits, and where each token begins and ends in its text."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenizedTexts:
-    """Texts, or pairs of texts, as ids without special tokens; `tokenize_texts` makes them.
+    """Texts, or pairs of texts, as ids without special tokens; `tokenize_texts` creates them.
 
     Args:
         first_ids, first_splits: The ids of all texts in one vector, and where each begins and ends: text `i` is
             `first_ids[first_splits[i]:first_splits[i + 1]]`.
         second_ids, second_splits: The same for the second texts, or `None`.
-        cls_id, sep_id, pad_id: What packing puts around and behind them.
+        cls_id, sep_id, pad_id: The special tokens around the texts, and the padding.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -87,11 +87,11 @@ class TokenizedTexts:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The tokens of each packed row, special ones included."""
+        """The number of tokens of each row, special tokens included."""
         return self._first_lengths() + self._second_lengths() + self._special_tokens()
 
-    def take(self, rows) -> "TokenizedTexts":
-        """Some of the rows, in the order given.
+    def take(self, rows: Sequence[int] | np.ndarray) -> "TokenizedTexts":
+        """Return some of the rows, in the order given.
 
         Example:
             >>> tokenized.take([1, 0]).lengths.tolist()
@@ -101,7 +101,7 @@ class TokenizedTexts:
         return self._cut(rows, 0, self._first_lengths()[rows], 0, self._second_lengths()[rows])
 
     def trimmed(self, sequence_length: int) -> tuple["TokenizedTexts", int]:
-        """What fits into `sequence_length` tokens, by the rule of `pack`, and how many rows were cut.
+        """Return the rows cut to `sequence_length` tokens by the rule of `pack`, and how many rows were cut.
 
         Example:
             >>> shorter, number_cut = tokenized.trimmed(4)
@@ -118,7 +118,7 @@ class TokenizedTexts:
         return self._cut(np.arange(len(self)), 0, first, 0, np.minimum(second, room - first)), number_cut
 
     def trimmed_first(self, sequence_length: int) -> tuple["TokenizedTexts", int]:
-        """As `trimmed`, but of a pair the first text alone is cut; the second must fit.
+        """Return the same as `trimmed`, but cut only the first text of a pair; the second must fit.
 
         Example:
             >>> pairs = tokenize_texts(tokenizer, ["a b a"], ["b a"])
@@ -129,21 +129,22 @@ class TokenizedTexts:
         first, second = self._first_lengths(), self._second_lengths()
         if len(self) and second.max() > room:
             raise ValueError(
-                f"Row {int(second.argmax())} has a second text of {second.max()} tokens, which is never cut, and "
+                f"Row {int(second.argmax())} has a second text of {second.max()} tokens, which is never cut, but "
                 f"sequence_length={sequence_length} has room for {room}; use a larger sequence_length."
             )
         kept = np.minimum(first, room - second)
         return self._cut(np.arange(len(self)), 0, kept, 0, second), int(np.sum(kept < first))
 
     def windows(self, sequence_length: int, stride: int) -> tuple["TokenizedTexts", np.ndarray]:
-        """Long rows in several overlapping windows, so that no token is lost, and the row that each window is of.
+        """Cut long rows into overlapping windows, so that no token is lost; also return the row of each window.
 
-        Of a pair the longer side moves and the shorter stays whole; where both have more than half of the room, every
-        window of one side meets every window of the other.
+        In a pair the longer text is cut into windows and the shorter one stays whole. If both need more than half of
+        the tokens, every window of one text is paired with every window of the other.
 
         Args:
             sequence_length: The tokens of a window, special ones included.
-            stride: How many tokens further the next window begins, as in the original BERT; at most a window's text.
+            stride: How many tokens after one window the next one begins, as in the original BERT. It is at most the
+                length of a window's text.
 
         Example:
             >>> windows, owners = tokenized.windows(4, stride=1)
@@ -152,8 +153,8 @@ class TokenizedTexts:
         """
         room = self._room(sequence_length, least=2 if self.has_pairs else 1)
         if stride < 1:
-            raise ValueError(f"stride={stride}: expected how many tokens further the next window begins, at least 1.")
-        spans = []  # owner; begin and length on the first side, and on the second
+            raise ValueError(f"stride={stride}: expected the number of tokens from one window to the next, at least 1.")
+        spans: list[tuple[int, int, int, int, int]] = []  # owner; begin and length in the first text, in the second
         sides = zip(self._first_lengths().tolist(), self._second_lengths().tolist(), strict=True)
         for owner, (first, second) in enumerate(sides):
             second_room = min(second, max(room // 2, room - first))
@@ -163,7 +164,7 @@ class TokenizedTexts:
         return self._cut(owners, *cuts), owners
 
     def used_ids(self) -> np.ndarray:
-        """The ids that occur in packed rows, ascending: those of the texts and the special ones.
+        """Return the ids of the texts and of the special tokens, each once and in ascending order.
 
         Example:
             >>> tokenized.used_ids().tolist()
@@ -173,7 +174,7 @@ class TokenizedTexts:
         return np.unique(np.concatenate([*sides, [self.cls_id, self.sep_id, self.pad_id]])).astype(np.int32)
 
     def renumbered(self, ids: np.ndarray) -> "TokenizedTexts":
-        """The same texts with each id replaced by its place in `ids`, which are ascending and hold all that occur.
+        """Return the same texts with each id replaced by its index in `ids`, which is ascending and has all used ids.
 
         Example:
             >>> tokenized.renumbered(np.array([0, 2, 3, 4, 5])).cls_id
@@ -188,9 +189,11 @@ class TokenizedTexts:
         return replace(self, **changed)
 
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`: flat ids, splits, and where each second part begins.
+        """Arrange all rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`.
 
-        Without pairs the second part begins at the row's end.
+        Returns:
+            The ids of all rows in one vector, the splits, and where the second part of each row begins (the end of the
+            row if there are no pairs).
 
         Example:
             >>> ids, splits, second_begins = tokenized.packed()
@@ -199,17 +202,17 @@ class TokenizedTexts:
         """
         splits = _splits(self.lengths)
         starts, first = splits[:-1], self._first_lengths()
-        ids = np.full(splits[-1], self.sep_id, np.int32)  # what no text overwrites is a separator
+        ids = np.full(splits[-1], self.sep_id, np.int32)  # whatever is not overwritten below is a separator
         ids[starts] = self.cls_id
         ids[_places(starts + 1, first)] = self.first_ids
         if self.has_pairs:
             ids[_places(starts + first + 2, self._second_lengths())] = self.second_ids
         return ids, splits, first + 2
 
-    def _special_tokens(self):
+    def _special_tokens(self) -> int:
         return 3 if self.has_pairs else 2
 
-    def _room(self, sequence_length, least):
+    def _room(self, sequence_length: int, least: int) -> int:
         special = self._special_tokens()
         if sequence_length < special + least:
             raise ValueError(
@@ -218,17 +221,24 @@ class TokenizedTexts:
             )
         return sequence_length - special
 
-    def _first_lengths(self):
+    def _first_lengths(self) -> np.ndarray:
         return np.diff(self.first_splits)
 
-    def _second_lengths(self):
-        return np.diff(self.second_splits) if self.has_pairs else np.zeros(len(self), np.int64)
+    def _second_lengths(self) -> np.ndarray:
+        return np.zeros(len(self), np.int64) if self.second_splits is None else np.diff(self.second_splits)
 
-    def _cut(self, rows, begins, lengths, second_begins, second_lengths):
-        """New rows out of these: for each its row here, and what to take of both sides."""
-        cut = {"first_ids": self.first_ids[_places(self.first_splits[rows] + begins, lengths)]}
+    def _cut(
+        self,
+        rows: np.ndarray,
+        begins: np.ndarray | int,
+        lengths: np.ndarray,
+        second_begins: np.ndarray | int,
+        second_lengths: np.ndarray,
+    ) -> "TokenizedTexts":
+        """Make new rows: for each its row here, and where its two texts begin and how long they are."""
+        cut: dict[str, Any] = {"first_ids": self.first_ids[_places(self.first_splits[rows] + begins, lengths)]}
         cut["first_splits"] = _splits(lengths)
-        if self.has_pairs:
+        if self.second_ids is not None and self.second_splits is not None:
             cut["second_ids"] = self.second_ids[_places(self.second_splits[rows] + second_begins, second_lengths)]
             cut["second_splits"] = _splits(second_lengths)
         return replace(self, **cut)
@@ -240,10 +250,10 @@ def tokenize_texts(
     """Tokenize texts, or pairs of texts, and keep their ids in memory.
 
     Args:
-        tokenizer: A `BertTokenizer`, or another with its flat methods.
+        tokenizer: A `BertTokenizer`, or another tokenizer with its flat methods.
         texts: A list of strings or a string tensor `[n]`.
-        pairs: As many second texts, or `None`.
-        batch: How many texts go through the tokenizer at a time.
+        pairs: The second texts, as many as `texts`, or `None`.
+        batch: How many texts are tokenized at a time.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -256,7 +266,7 @@ def tokenize_texts(
         second_ids, second_splits = _tokenize(tokenizer, pairs, "pairs", batch)
     if second_splits is not None and len(second_splits) != len(first_splits):
         raise ValueError(
-            f"texts has {len(first_splits) - 1} texts, pairs {len(second_splits) - 1}; expected as many of both."
+            f"Got {len(first_splits) - 1} texts and {len(second_splits) - 1} pairs; expected as many of both."
         )
     special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
     return TokenizedTexts(first_ids, first_splits, second_ids, second_splits, **special)
@@ -265,16 +275,16 @@ def tokenize_texts(
 def tokenize_words(
     tokenizer: FlatTokenizer, sentences: Sequence[Sequence[str]], *, batch: int = 8192
 ) -> tuple[TokenizedTexts, np.ndarray]:
-    """Tokenize texts that are cut into words already, each word by itself, so that words and pieces stay aligned.
+    """Tokenize texts that are already split into words, word by word, so that the pieces of each word are known.
 
     Args:
-        tokenizer: A `BertTokenizer`, or another with its flat methods.
+        tokenizer: A `BertTokenizer`, or another tokenizer with its flat methods.
         sentences: The words of each text.
-        batch: How many words go through the tokenizer at a time.
+        batch: How many words are tokenized at a time.
 
     Returns:
-        The texts, and for each word of all texts the place of its first piece in `first_ids`; −1 for a word that the
-        tokenizer turns into nothing, such as a control character.
+        The texts, and for each word of all texts the index of its first piece in `first_ids`; −1 for a word that gives
+        no tokens, such as a control character.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "##b", "c"])
@@ -282,11 +292,10 @@ def tokenize_words(
         >>> tokenized.first_ids.tolist(), first_pieces.tolist()
         ([4, 5, 6, 4], [0, -1, 2, 3])
     """
-    numbers: dict[str, int] = {}  # words repeat: each goes through the tokenizer once
-    chosen = [numbers.setdefault(word, len(numbers)) for words in sentences for word in words]
-    chosen = np.array(chosen, np.int64)
-    ids, splits = _tokenize(tokenizer, list(numbers), "words", batch) if numbers else (np.zeros(0, np.int32), [0])
-    begins, sizes = np.asarray(splits)[:-1][chosen], np.diff(splits)[chosen]
+    numbers: dict[str, int] = {}  # each distinct word is tokenized once
+    chosen = np.array([numbers.setdefault(word, len(numbers)) for words in sentences for word in words], np.int64)
+    ids, splits = _tokenize(tokenizer, list(numbers), "words", batch)
+    begins, sizes = splits[:-1][chosen], np.diff(splits)[chosen]
     word_splits = _splits([len(words) for words in sentences])
     pieces = _splits(sizes)
     special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
@@ -294,9 +303,9 @@ def tokenize_words(
     return tokenized, np.where(sizes > 0, pieces[:-1], -1)
 
 
-def _tokenize(tokenizer, texts, name, batch):
+def _tokenize(tokenizer: FlatTokenizer, texts: Sequence[str], name: str, batch: int) -> tuple[np.ndarray, np.ndarray]:
     if isinstance(texts, str):
-        raise TypeError(f"{name} is one string; expected a list of strings: wrap it as [{name}].")
+        raise TypeError(f"Got one string as {name}; expected a list of strings: wrap it as [{name}].")
     parts = [tokenizer.tokenize_flat(texts[start : start + batch]) for start in range(0, len(texts), batch)]
     ids = [np.zeros(0, np.int32), *(part for part, _ in parts)]
     lengths = [np.zeros(0, np.int64), *(np.diff(splits) for _, splits in parts)]
@@ -306,18 +315,18 @@ def _tokenize(tokenizer, texts, name, batch):
 # === Flat arrays ===
 
 
-def _splits(lengths):
+def _splits(lengths: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
-def _places(starts, lengths):
-    """The indices `starts[i], starts[i] + 1, …`, `lengths[i]` of them, for all i in one vector."""
+def _places(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the indices `starts[i], starts[i] + 1, …`, `lengths[i]` of them, for all i in one vector."""
     splits = _splits(lengths)
     return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
 
 
-def _spans(length, room, stride):
-    """Begin and length of the windows over one text."""
+def _spans(length: int, room: int, stride: int) -> list[tuple[int, int]]:
+    """Return the begin and the length of each window over one text."""
     begins = [0]
     while begins[-1] + room < length:
         begins.append(begins[-1] + min(stride, room))

@@ -1,13 +1,12 @@
-"""The tokenizer: takes texts, gives the ids of the original BERT, inside the TensorFlow graph; and texts from
-ids.
+"""The tokenizer: texts to the ids of the original BERT inside the TensorFlow graph, and ids back to texts.
 
-A room of its own because everything from pretraining to a server's SavedModel needs the same ids for the same
-text. What BERT does to a character is in `text/unicode_tables.py`, how that becomes TensorFlow ops in
-`text/wordpiece.py`, where vocabularies come from in `vocabulary.py`.
+How BERT normalizes a character is in `text/unicode_tables.py`, how that becomes TensorFlow ops in
+`text/wordpiece.py`, and how vocabularies are read and learned in `text/vocabulary.py`.
 """
 
 import os
 from collections.abc import Iterable
+from typing import Any
 
 import keras
 import numpy as np
@@ -23,17 +22,16 @@ from keras_bert.text.wordpiece import WordpieceGraph, locate
 class BertTokenizer:
     """BERT's WordPiece tokenizer: the same ids as the original, on strings and on string tensors.
 
-    It is made of graph constants alone, so it works eagerly, in `tf.function`, in `tf.data` and in
-    SavedModels, where a stock TF Serving runs it. Special tokens are not added; written in a text, `[CLS]` is
-    four tokens like any other text. A word over 100 characters, or with a piece that is not in the
-    vocabulary, becomes the unknown token.
+    It consists of graph constants only, so it works eagerly, in `tf.function`, in `tf.data` and in SavedModels that a
+    stock TF Serving runs. It adds no special tokens, and `[CLS]` in a text is tokenized like any other text. A word of
+    more than 100 characters, or one with a piece that is not in the vocabulary, becomes the unknown token.
 
     Args:
         vocabulary: The tokens in the order of their ids, or the path of a `vocab.txt`.
         lowercase: Whether to lowercase; the value of a checkpoint's `do_lower_case`.
-        strip_accents: Whether to strip accents; `None` does it when lowercasing, as the original does.
-        split_cjk: Whether to make every CJK ideograph a word of its own.
-        unknown_token: The token for words that cannot be spelled.
+        strip_accents: Whether to strip accents; `None` strips them if `lowercase` is set, as the original does.
+        split_cjk: Whether every CJK ideograph is a separate word.
+        unknown_token: The token for words that the vocabulary cannot spell.
 
     Example:
         >>> tokenizer = BertTokenizer(["[UNK]", "un", "##aff", "##able", "!"])
@@ -64,11 +62,11 @@ class BertTokenizer:
 
     # === Text to ids ===
 
-    def __call__(self, texts) -> tf.RaggedTensor | tf.Tensor:
+    def __call__(self, texts: Any) -> tf.RaggedTensor | tf.Tensor:
         """Return the ids of texts, int32, without special tokens.
 
-        Takes a string, (nested) lists of strings, or a string tensor, dense or ragged. The result has one
-        dimension more, which is ragged; a single string gives a vector.
+        Takes a string, (nested) lists of strings, or a string tensor, dense or ragged. The result has one more
+        dimension, which is ragged; a single string gives a vector.
 
         Example:
             >>> BertTokenizer(["[UNK]", "a", "b"])([["a b", "b"], ["c"]])
@@ -77,13 +75,12 @@ class BertTokenizer:
         texts = to_strings(texts)
         return nest(texts, self.graph.tokenize(flatten(texts)))
 
-    def tokenize_with_offsets(self, texts, *, unit: str = "char"):
-        """Return `(ids, starts, ends)`: for each token also where it stands in the original text, int32.
+    def tokenize_with_offsets(self, texts: Any, *, unit: str = "char") -> tuple[tf.RaggedTensor | tf.Tensor, ...]:
+        """Return `(ids, starts, ends)`: the ids, and where each token begins and ends in its text, int32.
 
-        `text[start:end]` is what the token was made of, from its first to its last character: accents that
-        were stripped at its end and spaces around it are outside. Where one character gives several tokens
-        (the letters of a Hangul syllable), each has the whole character. Offsets equal those of the Rust
-        `tokenizers`.
+        `text[start:end]` is the part of the text that the token comes from. Spaces around it and accents stripped at
+        its end are not included. If one character gives several tokens (the letters of a Hangul syllable), each of
+        them has the whole character. Offsets equal those of the Rust `tokenizers`.
 
         Args:
             texts: As for calling the tokenizer.
@@ -102,7 +99,7 @@ class BertTokenizer:
         starts, ends = locate(flatten(texts), ids.value_rowids(), first, last, unit)
         return tuple(nest(texts, ragged) for ragged in (ids, ids.with_values(starts), ids.with_values(ends)))
 
-    def tokenize_flat(self, texts) -> tuple[np.ndarray, np.ndarray]:
+    def tokenize_flat(self, texts: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids of a list of texts in one vector, and where each text begins and ends in it, as NumPy.
 
         Example:
@@ -113,8 +110,8 @@ class BertTokenizer:
         ids = self(_flat_list(texts))
         return ids.values.numpy(), ids.row_splits.numpy()
 
-    def tokenize_flat_with_offsets(self, texts) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return `(ids, splits, starts, ends)`: as `tokenize_flat`, with the offsets of each token in characters.
+    def tokenize_flat_with_offsets(self, texts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return `(ids, splits, starts, ends)`: as `tokenize_flat`, and the offsets of each token in characters.
 
         Example:
             >>> ids, splits, starts, ends = BertTokenizer(["[UNK]", "a", "b"]).tokenize_flat_with_offsets(["a b"])
@@ -124,7 +121,7 @@ class BertTokenizer:
         ids, starts, ends = self.tokenize_with_offsets(_flat_list(texts))
         return ids.values.numpy(), ids.row_splits.numpy(), starts.values.numpy(), ends.values.numpy()
 
-    def tokens(self, texts) -> tf.RaggedTensor | tf.Tensor:
+    def tokens(self, texts: Any) -> tf.RaggedTensor | tf.Tensor:
         """Return the tokens of texts as strings, in the shape of the ids.
 
         Example:
@@ -139,10 +136,11 @@ class BertTokenizer:
 
     # === Ids to text ===
 
-    def detokenize(self, ids, *, skip_special_tokens: bool = False) -> tf.Tensor:
+    def detokenize(self, ids: Any, *, skip_special_tokens: bool = False) -> tf.Tensor:
         """Join the tokens of each row of ids into a text, in the graph.
 
-        Words come back lowercased and with spaces around punctuation: what cleaning removed is gone.
+        What normalization removed does not come back: words are lowercase (if the tokenizer lowercases), and
+        punctuation has spaces around it.
 
         Args:
             ids: Integers of shape `[tokens]` or `[..., tokens]`, dense or ragged.
@@ -174,7 +172,7 @@ class BertTokenizer:
 
     @property
     def vocabulary_size(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return len(self._tokens)
 
     def token_to_id(self, token: str) -> int:
@@ -185,7 +183,10 @@ class BertTokenizer:
             1
         """
         if token not in self._ids:
-            raise ValueError(f"{token!r} is not one of the {len(self._ids)} tokens; tokens() splits a text into them.")
+            raise ValueError(
+                f"{token!r} is not one of the {len(self._ids)} tokens of the vocabulary; tokens() splits a text into "
+                "its tokens."
+            )
         return self._ids[token]
 
     def id_to_token(self, index: int) -> str:
@@ -196,7 +197,7 @@ class BertTokenizer:
             'a'
         """
         if not 0 <= index < len(self._tokens):
-            raise ValueError(f"There is no token {index}; ids go from 0 to {len(self._tokens) - 1}.")
+            raise ValueError(f"index={index}: expected an id from 0 to {len(self._tokens) - 1}.")
         return self._tokens[index]
 
     @property
@@ -225,7 +226,7 @@ class BertTokenizer:
         return self._ids[self.unknown_token]
 
     def save_vocabulary(self, path: str | os.PathLike) -> None:
-        """Write a `vocab.txt`, whole or not at all.
+        """Write a `vocab.txt` atomically.
 
         ```python
         tokenizer.save_vocabulary("model/vocab.txt")
@@ -236,7 +237,7 @@ class BertTokenizer:
     # === Config ===
 
     def get_config(self) -> dict:
-        """Return the arguments that make this tokenizer again, ready for JSON."""
+        """Return the arguments that create this tokenizer, ready for JSON."""
         return {
             "vocabulary": self.vocabulary,
             "lowercase": self.lowercase,
@@ -247,20 +248,20 @@ class BertTokenizer:
 
     @classmethod
     def from_config(cls, config: dict) -> "BertTokenizer":
-        """Make the tokenizer whose `get_config()` this is."""
+        """Create a tokenizer from the result of `get_config()`."""
         return cls(**config)
 
 
-def _flat_list(texts):
+def _flat_list(texts: Any) -> tf.Tensor:
     texts = to_strings(texts)
     if texts.shape.rank != 1:
-        raise ValueError(f"texts has {texts.shape.rank} dimensions; expected a flat list of strings.")
+        raise ValueError(f"The texts have {texts.shape.rank} dimensions; expected a flat list of strings.")
     return texts
 
 
-def _number_tokens(tokens, unknown_token):
-    """Check a vocabulary and return its ids."""
-    ids = {}
+def _number_tokens(tokens: list[str], unknown_token: str) -> dict[str, int]:
+    """Check a vocabulary and return the id of each token."""
+    ids: dict[str, int] = {}
     for index, token in enumerate(tokens):
         if (fault := find_fault(token)) or not isinstance(token, str):
             raise ValueError(f"Token {index} of the vocabulary is {fault or repr(token)}; tokens are strings.")

@@ -1,11 +1,9 @@
-"""What the original BERT does to a character: takes it and the text rules, gives its normalized spelling.
+"""Normalizes single characters as the original BERT does.
 
-The rules of BERT's text cleaning are short (drop control characters, give CJK its own words, strip accents,
-lowercase, give punctuation its own words), but each of them hangs on a Unicode table, and the reference
-implementation mixes tables of several Unicode versions that no other library has. This room holds those
-tables, as `unicode_tables.json`, and the one function that reads them, so that everything else speaks of
-characters alone. `tests/helpers/make_unicode_tables.py` writes the data by asking the reference about every code
-point.
+BERT drops control characters, splits off CJK characters and punctuation as separate words, strips accents and
+lowercases. Each of these steps depends on a Unicode table, and the reference implementation mixes tables of several
+Unicode versions. They are kept in `unicode_tables.json`, which `tests/helpers/make_unicode_tables.py` writes by running
+the reference on every code point.
 """
 
 import dataclasses
@@ -19,7 +17,7 @@ HANGUL_SYLLABLES = range(0xAC00, 0xD7A4)
 
 @dataclasses.dataclass(frozen=True)
 class TextRules:
-    """Which steps of BERT's text cleaning are on, beside those that always are."""
+    """The optional steps of BERT's normalization."""
 
     lowercase: bool = True
     strip_accents: bool = True
@@ -28,11 +26,11 @@ class TextRules:
 
 @dataclasses.dataclass(frozen=True)
 class UnicodeTables:
-    """The reference's Unicode: characters by what happens to them. Code points, unless said otherwise."""
+    """The reference's Unicode tables. Values are code points unless a comment says otherwise."""
 
     drop: tuple[range, ...]  # control, format and private-use characters, and U+FFFD
     space: tuple[range, ...]  # whitespace
-    cjk: tuple[range, ...]  # ideographs that become words of their own
+    cjk: tuple[range, ...]  # ideographs that become separate words
     punctuation: frozenset[int]
     mark: frozenset[int]  # accents, to be stripped
     combining_class: dict[int, int]  # rank in canonical order, from 1; starters are not in here
@@ -40,9 +38,9 @@ class UnicodeTables:
     decomposition: dict[int, str]  # full canonical decomposition, without the Hangul syllables
 
     def reorderable(self) -> list[int]:
-        """Characters that survive accent stripping and yet may trade places with their neighbours in it.
+        """Return the characters that accent stripping keeps but may reorder.
 
-        They are why normalization cannot be done character by character for every text: about 80 rare signs.
+        Because of these few rare characters, some texts cannot be normalized character by character.
         """
         return sorted(set(self.combining_class) - self.mark)
 
@@ -75,7 +73,7 @@ def load_tables() -> UnicodeTables:
 
 
 def spell(char: str, rules: TextRules) -> str:
-    """Return what BERT's cleaning makes of one character, with spaces around what becomes a word of its own.
+    """Return one character after normalization, with spaces around it if it becomes a separate word.
 
     >>> spell("É", TextRules()), spell("½", TextRules()), spell("。", TextRules())
     ('e', '½', ' 。 ')
@@ -85,7 +83,7 @@ def spell(char: str, rules: TextRules) -> str:
         return ""
     if in_ranges(code, tables.space):
         return " "
-    chars = char
+    chars = [char]
     if rules.strip_accents:
         chars = [part for part in tables.decompose(char) if ord(part) not in tables.mark]
     if rules.lowercase:
@@ -96,7 +94,7 @@ def spell(char: str, rules: TextRules) -> str:
 
 @functools.cache
 def spell_all(rules: TextRules) -> dict[int, str]:
-    """Return the spelling of every character that cleaning changes, but for those whose range tells it.
+    """Return the normalized form of every character that is not covered by one of the tables of ranges.
 
     >>> spell_all(TextRules())[ord("Ä")]
     'a'
@@ -107,21 +105,21 @@ def spell_all(rules: TextRules) -> dict[int, str]:
 
 
 def in_ranges(code: int, ranges: tuple[range, ...]) -> bool:
-    """Say whether a code point lies in one of a few ranges."""
+    """Return whether a code point lies in one of the ranges."""
     return any(code in span for span in ranges)
 
 
-def _ranges(text):
+def _ranges(text: str) -> tuple[range, ...]:
     """Read `41-5a 61`."""
     bounds = (item.split("-") for item in text.split())
     return tuple(range(int(bound[0], 16), int(bound[-1], 16) + 1) for bound in bounds)
 
 
-def _members(text):
+def _members(text: str) -> list[int]:
     return [code for span in _ranges(text) for code in span]
 
 
-def _mapping(text):
+def _mapping(text: str) -> dict[int, str]:
     """Read `c0:41+300`."""
     pairs = (item.split(":") for item in text.split())
     return {int(code, 16): "".join(chr(int(part, 16)) for part in parts.split("+")) for code, parts in pairs}

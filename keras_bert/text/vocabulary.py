@@ -1,8 +1,7 @@
-"""Vocabularies: takes a `vocab.txt` or a corpus, gives the list of tokens; writes it down again.
+"""Reads, writes and learns WordPiece vocabularies.
 
-A room of its own because a vocabulary is made once, from files larger than memory, and used without any of
-that machinery. Learning is the WordPiece trainer of the Rust `tokenizers`; what is added here is that memory
-stays bounded and that the same corpus gives the same list, in the same order, every time.
+Learning uses the WordPiece trainer of the Rust `tokenizers`. In addition, memory is bounded, and the same corpus always
+gives the same tokens in the same order.
 """
 
 import glob
@@ -12,6 +11,7 @@ import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -27,7 +27,7 @@ _BLOCK_CHARACTERS = 1 << 16
 
 
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
-    """Read a `vocab.txt`: one token a line, whose number is its id.
+    """Read a `vocab.txt`: one token per line, in the order of the ids.
 
     ```python
     tokens = read_vocabulary("bert-base-uncased/vocab.txt")
@@ -38,16 +38,18 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
         hint = f"{path / 'vocab.txt'}" if path.is_dir() else "an existing file, or a list of tokens"
         raise FileNotFoundError(f"No vocabulary file at {str(path)!r}; pass {hint}.")
     try:
-        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with a mark
+        text = path.read_bytes().decode("utf-8-sig")  # some editors begin a file with a byte order mark
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text ({error}); a vocabulary has one token a line.") from None
-    # Not splitlines(): real vocabularies have tokens such as U+2028 that it takes for line ends.
+        raise ValueError(
+            f"{path} is not UTF-8 text ({error}); expected a vocabulary with one token per line."
+        ) from None
+    # Not splitlines(): some vocabularies have tokens such as U+2028, which it takes for line ends.
     lines = text.removesuffix("\n").split("\n")
     return [line.removesuffix("\r") for line in lines] if text else []
 
 
 def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike) -> None:
-    """Write a `vocab.txt`, whole or not at all.
+    """Write a `vocab.txt` atomically.
 
     ```python
     write_vocabulary(learn_vocabulary("corpus/*.txt", 8000), "vocab.txt")
@@ -58,7 +60,9 @@ def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike) -> None:
         raise IsADirectoryError(f"{str(path)!r} is a directory; pass the file to write, such as {path / 'vocab.txt'}.")
     for index, token in enumerate(tokens):
         if "\n" in token or token.endswith("\r"):
-            raise ValueError(f"Token {index} is {token!r}: a vocab.txt has one token a line, so none may end one.")
+            raise ValueError(
+                f"Token {index} is {token!r}, but a vocab.txt has one token per line; remove the line end from it."
+            )
     write_whole(path, "".join(f"{token}\n" for token in tokens))
 
 
@@ -102,20 +106,20 @@ def learn_vocabulary(
 ) -> list[str]:
     """Learn a WordPiece vocabulary from text files, plain or `.gz`.
 
-    The text is read twice: once to count its characters, once to count words. Memory is bounded by
-    `limit_bytes`, not by the corpus: of a larger corpus a sample of blocks is used, drawn evenly over all
-    files. The result depends on the files and arguments alone.
+    The text is read twice: once to count its characters, once to count words. Memory is bounded by `limit_bytes`: of a
+    larger corpus a random sample of blocks from all files is used. The result depends only on the files and the
+    arguments.
 
     Args:
         files: A path or glob pattern, or several.
-        size: How many tokens, at most. A small corpus may give fewer.
+        size: The largest number of tokens. A small corpus may give fewer.
         lowercase, strip_accents, split_cjk: As for the `BertTokenizer` that will use the vocabulary.
         min_frequency: How often a piece has to occur.
-        special_tokens: Tokens to begin with; their ids are 0, 1, …
-        limit_alphabet: How many different characters to keep, by frequency; words with others become unknown.
-        limit_bytes: How much text to learn from. Natural text takes about five times as much memory, text
-            in which hardly a word comes twice up to eighty times.
-        seed: Seed of the sample.
+        special_tokens: The first tokens; their ids are 0, 1, …
+        limit_alphabet: How many different characters to keep, by frequency; words with other characters become unknown.
+        limit_bytes: How much text to learn from. Learning takes several times as much memory, and far more if hardly
+            any word occurs twice.
+        seed: The seed of the sample.
         progress: Whether to show progress bars.
 
     Returns:
@@ -130,16 +134,16 @@ def learn_vocabulary(
     paths, special_tokens = _find_files(files), list(special_tokens)
     rules = TextRules(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
     if "[UNK]" not in special_tokens or len(set(special_tokens)) < len(special_tokens):
-        raise ValueError(f"special_tokens={special_tokens} must be different tokens with '[UNK]' among them.")
+        raise ValueError(f"special_tokens={special_tokens}: expected different tokens, with '[UNK]' among them.")
     counts = _count_characters(paths, progress)
     alphabet, suffixes = _choose_alphabet(counts, rules, limit_alphabet)
     if not alphabet:
-        raise ValueError(f"There is no text to learn from in {len(paths)} file(s), the first of them {paths[0]}.")
+        raise ValueError(f"Found no text in {len(paths)} file(s), the first of them {paths[0]}; pass files with text.")
     needed = len(special_tokens) + len(alphabet) + len(suffixes)
     if size < needed:
         raise ValueError(
             f"size={size} is too small: {len(special_tokens)} special tokens and {len(alphabet)} characters, "
-            f"at the start of words and within, need {needed}. Ask for more, or lower limit_alphabet."
+            f"at the start of words and within words, need {needed}. Use a larger size or a smaller limit_alphabet."
         )
     fraction = min(1.0, limit_bytes / max(1, _count_bytes(counts)))
     blocks = _read_blocks(paths, "counting words", progress)
@@ -148,11 +152,18 @@ def learn_vocabulary(
     return _train(sample, size, rules, min_frequency, [*special_tokens, *suffixes], alphabet)
 
 
-def _train(texts, size, rules, min_frequency, first_tokens, alphabet):
+def _train(
+    texts: Iterable[str],
+    size: int,
+    rules: TextRules,
+    min_frequency: int,
+    first_tokens: list[str],
+    alphabet: list[str],
+) -> list[str]:
     """Run the trainer on texts.
 
-    Left alone, it numbers characters within words (`##a`) in the order of a randomly seeded hash table, and
-    settles ties by those numbers. Named as special tokens they have fixed ones, and the result is always the
+    By default the trainer numbers the characters within words (`##a`) in the order of a randomly seeded hash table,
+    and breaks ties by those numbers. Passed as special tokens they have fixed numbers, so the result is always the
     same.
     """
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
@@ -175,23 +186,23 @@ def _train(texts, size, rules, min_frequency, first_tokens, alphabet):
     )
     tokenizer.train_from_iterator(texts, trainer)
     ids = tokenizer.get_vocab()
-    return sorted(ids, key=ids.get)
+    return sorted(ids, key=lambda token: ids[token])
 
 
-def _find_files(files):
+def _find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
-    found = {}  # a set that keeps the order
-    for pattern in map(os.fspath, patterns):
+    found: dict[str, None] = {}  # a set that keeps the order
+    for pattern in [os.fspath(pattern) for pattern in patterns]:
         paths = [pattern] if os.path.isfile(pattern) else sorted(filter(os.path.isfile, glob.glob(pattern)))
         if not paths:
-            raise FileNotFoundError(f"No file matches {pattern!r}; pass existing text files or a pattern for them.")
+            raise FileNotFoundError(f"No file matches {pattern!r}; pass the path of a text file, or a pattern.")
         found.update(dict.fromkeys(paths))
     if not found:
-        raise ValueError("files is empty; pass at least one text file to learn from.")
+        raise ValueError("Got no files; pass at least one text file to learn from.")
     return list(found)
 
 
-def _read_blocks(paths, title, progress) -> Iterator[str]:
+def _read_blocks(paths: list[str], title: str, progress: bool) -> Iterator[str]:
     """Yield the text of all files in blocks that end between words."""
     total = sum(os.path.getsize(path) for path in paths)
     with tqdm(total=total, desc=title, unit="B", unit_scale=True, disable=hides_bar(progress)) as bar:
@@ -205,11 +216,11 @@ def _read_blocks(paths, title, progress) -> Iterator[str]:
                     before = now
 
 
-def _decode(raw, path):
+def _decode(raw: BinaryIO, path: str) -> TextIO:
     return io.TextIOWrapper(gzip.GzipFile(fileobj=raw) if path.endswith(".gz") else raw, encoding="utf-8")
 
 
-def _cut_blocks(file, path):
+def _cut_blocks(file: TextIO, path: str) -> Iterator[str]:
     rest = ""
     try:
         while chunk := file.read(_BLOCK_CHARACTERS):
@@ -218,12 +229,12 @@ def _cut_blocks(file, path):
             yield text[:cut]
             rest = text[cut:]
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path} is not whole UTF-8 text ({error}); convert or leave it out.") from error
+        raise ValueError(f"{path} is not complete UTF-8 text ({error}); convert it, or leave it out.") from error
     if rest:
         yield rest
 
 
-def _count_characters(paths, progress):
+def _count_characters(paths: list[str], progress: bool) -> np.ndarray:
     counts = np.zeros(0x110000, np.int64)
     for block in _read_blocks(paths, "counting characters", progress):
         found = np.bincount(np.frombuffer(block.encode("utf-32-le"), np.uint32))
@@ -231,17 +242,18 @@ def _count_characters(paths, progress):
     return counts
 
 
-def _count_bytes(counts):
+def _count_bytes(counts: np.ndarray) -> int:
     return sum(int(counts[least:].sum()) for least in (0, 0x80, 0x800, 0x10000))
 
 
-def _choose_alphabet(counts, rules, limit):
-    """Return the most frequent normalized characters, and `##` with those that stand within words."""
-    frequency, within = {}, set()
+def _choose_alphabet(counts: np.ndarray, rules: TextRules, limit: int) -> tuple[list[str], list[str]]:
+    """Return the most frequent normalized characters, and `##` before those of them that occur within words."""
+    frequency: dict[str, int] = {}
+    within: set[str] = set()
     for code in np.flatnonzero(counts):
         spelled = spell(chr(code), rules)
         for char in spelled.replace(" ", ""):
             frequency[char] = frequency.get(char, 0) + int(counts[code])
         within.update("" if spelled.startswith(" ") else spelled)
-    chosen = sorted(sorted(frequency), key=frequency.get, reverse=True)[:limit]
+    chosen = sorted(sorted(frequency), key=lambda char: frequency[char], reverse=True)[:limit]
     return sorted(chosen), [f"##{char}" for char in sorted(within.intersection(chosen))]

@@ -1,8 +1,7 @@
-"""A text → its words, with their places: where a tagger may begin and end an entity.
+"""Splits a text into words with their offsets, for the taggers: an entity begins and ends at a word.
 
-Takes a string, gives `(word, start, end)` with offsets in characters; the standard library alone. A room of its own
-because a tagger must cut a raw text like the words that it was trained on, in training and on a phone alike. Nothing
-but space is left out, and no word ends before an accent or within an emoji.
+Only spaces are left out, and no word ends before an accent or within an emoji. The module needs only the standard
+library, so it runs on a device, too.
 """
 
 import re
@@ -19,14 +18,14 @@ _FLAGS = "\U0001f1e6-\U0001f1ff"
 
 
 def split_words(text: str, splitting: str = "words") -> list[tuple[str, int, int]]:
-    """Cut a text into words.
+    """Split a text into words, as `(word, start, end)` with offsets in characters.
 
     Args:
         text: Any string.
-        splitting: `"words"` cuts as the corpora do: letters and digits with the hyphens, apostrophes and decimal points
-            within them, `'s` by itself, abbreviations and addresses whole, each ideograph and each other sign by
-            itself. `"characters"` makes every character a word, for texts without spaces. `"spaces"` cuts at space
-            alone.
+        splitting: `"words"` splits as the common corpora do: letters and digits with the hyphens, apostrophes and
+            decimal points within them are a word, and so is `'s`, an abbreviation, an address, and each ideograph or
+            other sign. `"characters"` makes every character a word, for texts without spaces. `"spaces"` splits only
+            at spaces.
 
     Example:
         >>> [word for word, _, _ in split_words("Zoë's U.S. visa cost €1,500!")]
@@ -40,7 +39,7 @@ def split_words(text: str, splitting: str = "words") -> list[tuple[str, int, int
 
 
 def locate_words(text: str | Sequence[str], splitting: str = "words") -> tuple[str, list[tuple[str, int, int]]]:
-    """A text and its words with their places; words that are given are read as the text with a space between them.
+    """Return a text and its words with offsets; a list of words is joined by spaces.
 
     Example:
         >>> locate_words(["go", "on"])
@@ -56,11 +55,11 @@ def locate_words(text: str | Sequence[str], splitting: str = "words") -> tuple[s
 
 
 @cache
-def _pattern(splitting):
+def _pattern(splitting: str) -> re.Pattern[str]:
     if splitting == "spaces":
         return re.compile(r"\S+")
     marks = _marks()
-    tail = rf"(?:[{marks}\u200d{_SKIN}]|(?<=\u200d)[^\w\s])*"  # accents; what joins emoji, and what it joins
+    tail = rf"(?:[{marks}\u200d{_SKIN}]|(?<=\u200d)[^\w\s])*"  # accents; emoji joiners, and the emoji they join
     if splitting == "characters":
         return re.compile(rf"[{_FLAGS}]{{2}}|\S{tail}")
     word = rf"[^\W{_IDEOGRAPHS}][{marks}\u200d]*"
@@ -81,9 +80,10 @@ def _pattern(splitting):
     )
 
 
-def _marks():
-    """All that Unicode puts on top of other characters, as a character class; `re` has no name for it."""
-    ranges, begin = [], None
+def _marks() -> str:
+    """Return all combining marks of Unicode as a character class; `re` has no name for them."""
+    ranges: list[str] = []
+    begin: int | None = None
     for code in range(sys.maxunicode + 2):
         is_mark = code <= sys.maxunicode and unicodedata.category(chr(code))[0] == "M"
         if is_mark and begin is None:

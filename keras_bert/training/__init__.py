@@ -1,1 +1,1 @@
-"""How models are trained: device settings now; optimizers, recipes and strategies as they come."""
+"""Training on one or several devices: device settings, optimizers, training steps, resuming."""

@@ -1,6 +1,6 @@
-"""`TF_CONFIG` → who this process is among several; a room of its own because both backends read it, TensorFlow or not.
+"""Reads `TF_CONFIG`, which names the processes of a training job; both backends use it.
 
-`TF_CONFIG` is what launchers (Vertex AI, Kubeflow, a shell script) put into the environment of each worker:
+Launchers (Vertex AI, Kubeflow, a shell script) set it in the environment of each worker:
 
     {"cluster": {"worker": ["host0:1234", "host1:1234"]}, "task": {"type": "worker", "index": 0}}
 """
@@ -8,20 +8,21 @@
 import json
 import os
 from dataclasses import dataclass
+from typing import Any
 
 _EXAMPLE = '{"cluster": {"worker": ["host0:1234", "host1:1234"]}, "task": {"type": "worker", "index": 0}}'
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The training processes of a job, and which of them this one is. Process 0 is the chief."""
+    """The training processes of a job, and the index of this one. Process 0 is the chief."""
 
     addresses: tuple[str, ...]
     index: int
 
 
 def read_cluster() -> Cluster | None:
-    """The cluster in `TF_CONFIG`, or `None` where the variable is not set.
+    """Return the cluster in `TF_CONFIG`, or `None` if the variable is not set.
 
     Example:
         >>> os.environ["TF_CONFIG"] = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}'
@@ -41,23 +42,23 @@ def read_cluster() -> Cluster | None:
         raise _bad(text, 'lacks "cluster" or "task"')
     other = sorted(set(cluster) - {"chief", "worker"})
     if other:
-        raise _bad(text, f"names jobs that synchronous training has no use for: {', '.join(other)}")
+        raise _bad(text, f"names jobs that synchronous training does not use: {', '.join(other)}")
     return Cluster(addresses=_addresses(text, cluster), index=_index(text, cluster, task))
 
 
-def _addresses(text, cluster):
-    addresses = []
+def _addresses(text: str, cluster: dict[str, Any]) -> tuple[str, ...]:
+    addresses: list[str] = []
     for job in ("chief", "worker"):
         hosts = cluster.get(job, [])
         if not isinstance(hosts, list) or not all(isinstance(host, str) and ":" in host for host in hosts):
-            raise _bad(text, f'has {hosts!r} as "{job}", which is no list of host:port')
+            raise _bad(text, f'has {hosts!r} as "{job}", which is not a list of host:port')
         addresses += hosts
     if not addresses:
         raise _bad(text, "names no worker")
     return tuple(addresses)
 
 
-def _index(text, cluster, task):
+def _index(text: str, cluster: dict[str, Any], task: dict[str, Any]) -> int:
     job, index = task.get("type"), task.get("index")
     hosts = cluster.get(job, []) if isinstance(job, str) else []
     if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(hosts):
@@ -65,5 +66,5 @@ def _index(text, cluster, task):
     return index + (len(cluster.get("chief", [])) if job == "worker" else 0)
 
 
-def _bad(text, what):
-    return ValueError(f"TF_CONFIG={text!r} {what}; expected for each worker something like {_EXAMPLE}.")
+def _bad(text: str, what: str) -> ValueError:
+    return ValueError(f"TF_CONFIG={text!r} {what}; set it for each worker to a value like {_EXAMPLE}.")

@@ -1,15 +1,14 @@
-"""The machine → how to train on it: which devices, with which strategy, with the fastest settings that work there.
+"""Chooses the devices to train on, the strategy, and the fastest settings that work there.
 
-`choose_devices()` looks at the backend, the devices and `TF_CONFIG` and gives a `Devices`, a value that says what was
-picked and why, and that hands out what Keras needs: a scope, options for `compile`, input that is shared out. A room of
-its own because one device, several, and several machines each want other settings, which nobody else should know.
+`choose_devices()` looks at the backend, the devices and `TF_CONFIG` and returns a `Devices`. It says what was chosen
+and why, and has what Keras needs: a scope, options for `compile`, and a distributed dataset.
 
 | name | what it is | XLA | steps per execution |
 |---|---|---|---|
 | `one` | one CPU, GPU or (JAX) TPU core | the whole step | several |
 | `mirrored` | several GPUs, `tf.distribute.MirroredStrategy` | inside each replica | 1 |
 | `multi_worker` | several machines, `MultiWorkerMirroredStrategy` | inside each replica | 1 |
-| `tpu` | `TPUStrategy`, for who installs `tensorflow-tpu`; not proven under Keras 3 | always | 1 |
+| `tpu` | `TPUStrategy`, with `tensorflow-tpu` installed; not tested with Keras 3 | always | 1 |
 | `data_parallel` | JAX, `keras.distribution.DataParallel`, one or several processes | the whole step | several |
 """
 
@@ -27,15 +26,15 @@ STRATEGIES = ("auto", "one", "mirrored", "multi_worker", "tpu", "data_parallel")
 
 @dataclass(frozen=True)
 class Devices:
-    """What `choose_devices` picked, and what follows from it. Prints as a small table.
+    """The choice of `choose_devices`. Prints as a small table.
 
     Args:
         name: One of `STRATEGIES`, without `auto`.
-        reason: Why it was picked.
+        reason: Why it was chosen.
         device_type: `"CPU"`, `"GPU"` or `"TPU"`.
-        num_replicas: Copies of the model, on all machines together; the global batch is divided among them.
-        num_workers: Training processes.
-        worker_index: Which of them this is.
+        num_replicas: The number of copies of the model on all machines; the global batch is divided among them.
+        num_workers: The number of training processes.
+        worker_index: The index of this process.
         precision: The dtype policy of models that are built in the scope.
         strategy: The `tf.distribute.Strategy` or `keras.distribution.Distribution`, `None` on one device.
     """
@@ -51,7 +50,7 @@ class Devices:
 
     @property
     def is_chief(self) -> bool:
-        """Whether this process is the one that writes logs and checkpoints."""
+        """Whether this process writes logs and checkpoints."""
         return self.worker_index == 0
 
     @property
@@ -61,7 +60,7 @@ class Devices:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator["Devices"]:
-        """Where a model is built, compiled and trained. Sets the dtype policy, and takes it back at the end.
+        """Enter the context in which a model is built, compiled and trained; it sets the dtype policy meanwhile.
 
         Example:
             >>> with choose_devices().scope() as devices:
@@ -76,18 +75,18 @@ class Devices:
             keras.config.set_dtype_policy(before)
 
     def compile_options(self, *, steps_per_execution: int = 16, gradient_accumulation_steps: int = 1) -> dict[str, Any]:
-        """The fastest options for `compile` that work here.
+        """Return the fastest options for `compile` that work on these devices.
 
         Args:
-            steps_per_execution: Steps between two looks of Python at the training, where that works; elsewhere 1.
-            gradient_accumulation_steps: Parts that a replica's batch is worked through in; over 1 it takes a
-                `TrainingModel`, and on JAX the optimizer's argument of that name instead.
+            steps_per_execution: The steps that run in one call, if that works on these devices; otherwise it is 1.
+            gradient_accumulation_steps: The number of parts into which a replica's batch is split. More than 1 needs a
+                `TrainingModel`; on JAX use the optimizer's argument of that name instead.
 
         Example:
             >>> choose_devices("one").compile_options(steps_per_execution=8)
             {'jit_compile': True, 'steps_per_execution': 8}
         """
-        options = {
+        options: dict[str, Any] = {
             "jit_compile": self.name != "tpu",  # TPUStrategy compiles everything by itself
             "steps_per_execution": steps_per_execution if self.several_steps else 1,
         }
@@ -96,7 +95,7 @@ class Devices:
         return options
 
     def replica_batch_size(self, batch_size: int) -> int:
-        """How many examples of a global batch each replica gets.
+        """Return how many examples of a global batch each replica gets.
 
         Example:
             >>> choose_devices("one").replica_batch_size(32)
@@ -109,22 +108,23 @@ class Devices:
             nearest = f"{lower} or {lower + self.num_replicas}" if lower else f"{self.num_replicas}"
             raise ValueError(
                 f"batch_size={batch_size} is the batch of all {self.num_replicas} replicas together and does not "
-                f"divide among them; take {nearest}."
+                f"divide among them; use {nearest}."
             )
         return batch_size // self.num_replicas
 
     def distribute(self, dataset: Any, *, batch_size: int | None = None, shard: str = "data") -> Any:
-        """A `tf.data.Dataset` of global batches, ready for `fit`: no example is dropped, none seen twice.
+        """Prepare a `tf.data.Dataset` of global batches for `fit`; every example is used once.
 
-        Keras hands each replica its part of every batch; this says how machines share the reading.
+        Keras gives each replica its part of every batch. This sets how machines share the reading.
 
         Args:
-            dataset: Yields batches of the global size, the same on every machine (unless `shard="none"`).
-            batch_size: That size, to check it; not needed where the dataset's shapes tell (`drop_remainder=True`).
-            shard: For several machines. `"data"`: each reads everything and keeps its part of each batch, so a step is
-                the step of one device. `"files"`: each reads its own files, of which there must be at least one a
-                machine. `"none"`: the dataset already holds this machine's own examples, in batches of the global size,
-                as those of `pretraining/data_service.py` do.
+            dataset: A dataset with batches of the global size, the same on every machine (unless `shard="none"`).
+            batch_size: That size, which is checked; not needed if the dataset's shapes have it
+                (`drop_remainder=True`).
+            shard: For several machines. `"data"`: each machine reads everything and keeps its part of each batch, so a
+                step equals that of one device. `"files"`: each reads different files, so there must be at least one
+                file per machine. `"none"`: the dataset already has only this machine's examples, in batches of the
+                global size, as with `pretraining/data_service.py`.
 
         Example:
             >>> batches = tf.data.Dataset.range(64).batch(32)
@@ -138,14 +138,15 @@ class Devices:
             raise ValueError(
                 f"batch_size={batch_size}, but the dataset yields batches of {known}; batch it by the global size."
             )
-        if (batch_size or known) is not None:
-            self.replica_batch_size(batch_size or known)
+        size = batch_size or known
+        if size is not None:
+            self.replica_batch_size(size)
         if self.name == "data_parallel":
             return device_sets.share_among_processes(dataset, known, shard, self)
         return device_sets.share_among_workers(dataset, shard) if self.num_workers > 1 else dataset
 
     def describe(self) -> str:
-        """The choice as a small table."""
+        """Return the choice as a small table."""
         workers = f", process {self.worker_index} of {self.num_workers}" if self.num_workers > 1 else ""
         xla = {"tpu": "by TPUStrategy", "mirrored": "inside each replica", "multi_worker": "inside each replica"}
         rows = (
@@ -162,15 +163,15 @@ class Devices:
 
 
 def choose_devices(strategy: str = "auto", *, precision: str = "auto") -> Devices:
-    """Pick the devices to train on, and the way.
+    """Choose the devices to train on, and the strategy.
 
-    Call it first in a program: several machines must find each other before anything else runs. On TensorFlow `auto`
-    takes, in this order: a TPU, the workers of `TF_CONFIG`, several GPUs, the one device. On JAX: all devices of all
-    processes, which `TF_CONFIG` or Keras' `KERAS_DISTRIBUTION_*` variables name.
+    Call it first in a program: several machines must connect before anything else runs. On TensorFlow, `auto` chooses
+    the first of these: a TPU, the workers of `TF_CONFIG`, several GPUs, one device. On JAX it uses all devices of all
+    processes that `TF_CONFIG` or Keras' `KERAS_DISTRIBUTION_*` variables name.
 
     Args:
-        strategy: One of `STRATEGIES`. A name other than `auto` is taken or raises.
-        precision: A dtype policy; `auto` takes `mixed_bfloat16` where the hardware is fast at it, else `float32`
+        strategy: One of `STRATEGIES`. A strategy other than `auto` that is not possible raises an error.
+        precision: A dtype policy; `auto` is `mixed_bfloat16` if the hardware computes it fast, otherwise `float32`
             (on a single older GPU `mixed_float16`).
 
     Example:
@@ -183,6 +184,6 @@ def choose_devices(strategy: str = "auto", *, precision: str = "auto") -> Device
         raise ValueError(f"strategy={strategy!r} is unknown; choose one of {', '.join(STRATEGIES)}.")
     backend = keras.backend.backend()
     if backend not in device_sets.FINDERS:
-        raise ValueError(f"The {backend} backend has no way to train here; set KERAS_BACKEND to tensorflow or jax.")
+        raise ValueError(f"Training does not support the {backend} backend; set KERAS_BACKEND to tensorflow or jax.")
     found = device_sets.FINDERS[backend](strategy)
     return Devices(precision=device_sets.choose_precision(precision, found), **found)

@@ -1,12 +1,13 @@
 """An encoder → the vectors inside one of its blocks, as symbolic tensors for another model's outputs."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import keras
 from keras import ops
 
 
-def attention_vectors(encoder: keras.Model, layer: int, parts: Sequence[str] = ("query", "key", "value")):
+def attention_vectors(encoder: keras.Model, layer: int, parts: Sequence[str] = ("query", "key", "value")) -> Any:
     """Queries, keys and values of a block side by side, `[B, T, parts * heads_dim]`; blocks are counted from 1.
 
     Example:

@@ -1,24 +1,22 @@
-"""BERT's optimizers: AdamW and LAMB with warm-up, linear decay, clipping, and no weight decay on biases and norms.
+"""BERT's optimizers: AdamW and LAMB with warm-up, linear decay, clipping, and no weight decay on biases and norms."""
 
-Takes a learning rate and a number of steps, gives a Keras optimizer. A room of its own because three details decide
-whether BERT trains well (the warm-up, what decays, the clipping) and each is easy to forget.
-"""
+from typing import Any
 
 import keras
 from keras import ops
 
-# Biases, and scale and shift of layer norms: shrinking them towards zero only does harm.
+# Biases, and scale and shift of layer norms: weight decay only harms them.
 UNDECAYED = ("bias", "gamma", "beta")
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that climbs from 0 to its peak, then falls in a straight line.
+    """A learning rate that rises linearly from 0 to its peak, then falls linearly.
 
     Args:
         peak: The highest rate, reached after `warmup_steps`.
-        total_steps: Steps of the whole run; the rate then is `final`.
-        warmup_steps: Steps of the climb.
+        total_steps: The number of steps of the run, after which the rate is `final`.
+        warmup_steps: The number of steps in which the rate rises.
         final: The rate at the end.
 
     Example:
@@ -30,33 +28,33 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     def __init__(self, peak: float, total_steps: int, warmup_steps: int = 0, final: float = 0.0):
         if not 0 <= warmup_steps < total_steps:
             raise ValueError(
-                f"warmup_steps={warmup_steps} and total_steps={total_steps}: the warm-up must end before the run does."
+                f"warmup_steps={warmup_steps} and total_steps={total_steps}: expected fewer warm-up steps than steps."
             )
         self.peak, self.total_steps, self.warmup_steps, self.final = peak, total_steps, warmup_steps, final
 
-    def __call__(self, step):
+    def __call__(self, step: Any) -> Any:
         step = ops.cast(step, "float32")
         climb = self.peak * step / max(self.warmup_steps, 1)
         done = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
         fall = self.peak + (self.final - self.peak) * ops.clip(done, 0.0, 1.0)
         return ops.where(step < self.warmup_steps, climb, fall)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         names = ("peak", "total_steps", "warmup_steps", "final")
         return {name: getattr(self, name) for name in names}
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class Lamb(keras.optimizers.Lamb):
-    """LAMB as its paper has it (You et al. 2019, algorithm 2): the weight decay is part of the step that is scaled.
+    """LAMB as in its paper (You et al. 2019, algorithm 2): the trust ratio also scales the weight decay.
 
-    Keras's own LAMB decays after the scaling, so a layer whose trust ratio is small still decays at full strength.
+    Keras' LAMB applies the decay after the scaling, so a layer with a small trust ratio still decays at full strength.
     """
 
-    def _apply_weight_decay(self, variables):
-        """Nothing: `update_step` decays."""
+    def _apply_weight_decay(self, variables: list[Any]) -> None:
+        """Do nothing: `update_step` applies the decay."""
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         index = self._get_variable_index(variable)
         step = ops.cast(self.iterations + 1, variable.dtype)
         gradient, rate = ops.cast(gradient, variable.dtype), ops.cast(learning_rate, variable.dtype)
@@ -82,20 +80,22 @@ def bert_optimizer(
     warmup: float = 0.1,
     weight_decay: float = 0.01,
     clip_norm: float | None = 1.0,
+    beta_2: float = 0.999,
     epsilon: float = 1e-6,
     accumulate: int | None = None,
 ) -> keras.optimizers.Optimizer:
-    """The optimizer of BERT: `"adamw"`, or `"lamb"` for batches of thousands.
+    """Create the optimizer of BERT: `"adamw"`, or `"lamb"` for batches of thousands.
 
     Args:
         learning_rate: The peak of the schedule.
-        total_steps: Steps of the run, for the decay.
+        total_steps: The number of steps of the run, for the decay.
         name: `"adamw"` or `"lamb"`.
-        warmup: The share of the steps in which the rate climbs.
-        weight_decay: Decoupled decay of kernels and tables; biases and norms have none.
-        clip_norm: The largest norm of all gradients together; `None` clips nothing.
+        warmup: The fraction of the steps in which the rate rises.
+        weight_decay: The decoupled decay of kernels and tables; biases and norms have none.
+        clip_norm: The largest global norm of the gradients; `None` does not clip.
+        beta_2: How slowly the mean of squared gradients changes; below 1.
         epsilon: Added to the denominator.
-        accumulate: How many batches to add up before an update; `None` updates at each.
+        accumulate: How many batches to accumulate before an update; `None` updates after each batch.
 
     Example:
         >>> bert_optimizer(1e-4, 1000).name
@@ -104,13 +104,16 @@ def bert_optimizer(
     if name not in ("adamw", "lamb"):
         raise ValueError(f"name={name!r} is unknown; choose 'adamw' or 'lamb'.")
     if not 0 <= warmup < 1:
-        raise ValueError(f"warmup={warmup!r} is not a share of the steps; expected a number from 0 to below 1.")
+        raise ValueError(f"warmup={warmup!r}: expected a fraction of the steps, from 0 to below 1.")
+    if not 0 < beta_2 < 1:
+        raise ValueError(f"beta_2={beta_2!r}: expected a number between 0 and 1, such as 0.98.")
     schedule = WarmupLinearDecay(learning_rate, total_steps, int(warmup * total_steps))
     kind = keras.optimizers.AdamW if name == "adamw" else Lamb
     optimizer = kind(
         schedule,
         weight_decay=weight_decay,
         global_clipnorm=clip_norm,
+        beta_2=beta_2,
         epsilon=epsilon,
         gradient_accumulation_steps=accumulate,
     )

@@ -1,9 +1,8 @@
-"""Training that survives being killed: the whole state of a run, written every so many steps, whole or not at all.
+"""Saves and restores the state of a training run, so that a killed run can resume exactly.
 
-Takes a compiled model, gives a callback that saves and a function that restores. The state is everything that the next
-step depends on: weights, optimizer (with its step count) and the seeds of dropout. The place in the data is the step
-itself, for the input pipeline is a function of seed and step. Killed at any point and started again, a run gives the
-numbers that it would have given. A room of its own because no checkpoint of Keras keeps the seeds.
+The state is everything that the next step depends on: the weights, the optimizer with its step count, and the seeds of
+dropout, which Keras' own checkpoints leave out. The position in the data is the step itself, because the input pipeline
+depends only on seed and step. A resumed run gives the same numbers as one that was never killed.
 """
 
 import json
@@ -11,6 +10,7 @@ import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import keras
 from safetensors import SafetensorError
@@ -23,14 +23,14 @@ _NAME = re.compile(r"step-(\d{9})")
 
 
 class SaveState(keras.callbacks.Callback):
-    """Saves the state of a run at the end of every epoch, and keeps the newest.
+    """Saves the state of a run at the end of every epoch, and keeps the newest states.
 
-    Where epochs are made of a fixed number of steps (`fit(steps_per_epoch=…)`), a kill costs at most that many.
+    With `fit(steps_per_epoch=…)`, a killed run loses at most that many steps.
 
     Args:
-        directory: Where states go, as `step-000001000/`.
-        keep: How many to keep.
-        steps_per_epoch: What `fit` gets, to count steps by epochs; `None` counts what the optimizer counts, which
+        directory: Where states are written, as `step-000001000/`.
+        keep: How many states to keep.
+        steps_per_epoch: The argument of `fit`, to count steps by epochs; `None` takes the optimizer's count, which
             leaves out the steps that float16's loss scaling skips.
 
     Example:
@@ -44,19 +44,19 @@ class SaveState(keras.callbacks.Callback):
     def __init__(self, directory: str | os.PathLike, *, keep: int = 2, steps_per_epoch: int | None = None):
         super().__init__()
         if keep < 1:
-            raise ValueError(f"keep={keep}: at least one state must be kept.")
+            raise ValueError(f"keep={keep}: expected at least one state to keep.")
         self.directory, self.keep, self.steps_per_epoch = Path(directory), keep, steps_per_epoch
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         require_writable(self.directory)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         step = None if self.steps_per_epoch is None else (epoch + 1) * self.steps_per_epoch
         save_state(self.model, self.directory, keep=self.keep, step=step)
 
 
 def require_writable(directory: str | os.PathLike) -> None:
-    """Raise where nothing can be written: better before hours of work than after."""
+    """Raise an error if nothing can be written to a directory, before hours of training are lost."""
     directory = Path(directory)
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -68,10 +68,10 @@ def require_writable(directory: str | os.PathLike) -> None:
 
 
 def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 2, step: int | None = None) -> Path:
-    """Write the state of a model in training; gives its directory. Older ones than the newest `keep` are deleted.
+    """Write the state of a model in training, keep the newest `keep` states, and return the directory of this one.
 
-    The new state is complete on the disk before an old one goes: a full disk leaves the last good one. `step` is the
-    place in the data; `None` takes the optimizer's count of updates.
+    The new state is complete on the disk before an old one is deleted, so a full disk leaves the last good one. `step`
+    is the position in the data; `None` takes the optimizer's count of updates.
     """
     directory = Path(directory)
     arrays = {name: to_numpy(variable) for name, variable in _state(model).items()}
@@ -91,14 +91,17 @@ def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 
         shutil.rmtree(partial, ignore_errors=True)
         good = _states(directory)
         last = f"the last good state is {good[-1]}" if good else "there is no earlier state"
-        raise OSError(f"The state of step {step} could not be written to {directory} ({error}); {last}.") from error
+        raise OSError(
+            f"The state of step {step} could not be written to {directory} ({error}); {last}. Free some space, or "
+            "choose another directory."
+        ) from error
     for old in _states(directory)[:-keep]:
         shutil.rmtree(old)
     return final
 
 
 def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
-    """Put a compiled model into the newest saved state; gives its step, 0 where nothing was saved yet."""
+    """Load the newest saved state into a compiled model and return its step, 0 if nothing was saved yet."""
     states = _states(Path(directory))
     if not states:
         return 0
@@ -106,7 +109,9 @@ def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
     try:
         arrays = load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is damaged ({error}); delete {states[-1]} to go on from the one before.") from error
+        raise ValueError(
+            f"{path} is damaged ({error}); delete {states[-1]} to resume from the state before it."
+        ) from error
     model.optimizer.build(model.trainable_variables)
     variables = _state(model)
     wrong = sorted(set(arrays) ^ set(variables))
@@ -121,18 +126,24 @@ def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
     return int(states[-1].name.removeprefix("step-"))
 
 
-def _state(model):
-    """All variables that the next step depends on, by a name that is the same in every process."""
+def newest_step(directory: str | os.PathLike) -> int:
+    """The step of the newest saved state, 0 where there is none yet."""
+    states = _states(Path(directory))
+    return int(states[-1].name.removeprefix("step-")) if states else 0
+
+
+def _state(model: keras.Model) -> dict[str, Any]:
+    """Return all variables that the next step depends on, by a name that is the same in every process."""
     model.optimizer.build(model.trainable_variables)
     state = {f"optimizer/{index}": variable for index, variable in enumerate(model.optimizer.variables)}
     return state | {f"model/{index}": variable for index, variable in enumerate(_model_variables(model))}
 
 
-def _model_variables(model):
-    # `variables` has the seeds of dropout, which `weights` leaves out, and also those of metrics, which start anew.
+def _model_variables(model: keras.Model) -> list[Any]:
+    # `variables` has the seeds of dropout, which `weights` leaves out, and also those of metrics, which are reset.
     metrics = {id(variable) for metric in model.metrics for variable in metric.variables}
     return [variable for variable in model.variables if id(variable) not in metrics]
 
 
-def _states(directory):
+def _states(directory: Path) -> list[Path]:
     return sorted(path for path in directory.glob("step-*") if _NAME.fullmatch(path.name))

@@ -1,56 +1,58 @@
-"""Losses of the parts of a batch that add up to the loss of the whole one.
+"""Scales the losses of the parts of a batch, so that their mean is the loss of the whole batch.
 
-Takes Keras' compiled losses and what one replica got of a batch; gives the losses scaled so that the mean over all
-parts, each counted by its rows, is what one device computes on the whole batch. A room of its own because Keras divides
-a loss by what it finds in a part: a loss that is divided by the sum of its weights (masked tokens, say) would count a
-token more where there are few. What a loss is divided by is known from the weights alone, before the forward pass, so
-the replicas can add it up first:
+Takes Keras' compiled losses and one replica's part of a batch. The mean of the scaled losses over all parts, weighted
+by their rows, is what one device computes on the whole batch. Keras divides a loss by what it finds in a part. A loss
+that is divided by the sum of its weights (such as that of masked tokens) would give a token more weight in a part with
+few of them. The divisor is known from the weights, before the forward pass, so the replicas can add it up first:
 
 | reduction | divided by | a part's loss is scaled by |
 |---|---|---|
-| mean over the examples | the rows | 1: parts are counted by their rows already |
+| mean over the examples | the rows | 1: parts are already weighted by their rows |
 | `mean_with_sample_weight` | the sum of the weights | mean weight in the part / mean weight in the batch |
 | `sum` | nothing | rows of the batch / (rows of the part × replicas) |
 """
 
 import contextlib
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 
-def row_count(x):
-    """The number of examples in the inputs of a step, as a tensor."""
+def row_count(x: Any) -> tf.Tensor:
+    """Return the number of examples in the inputs of a step, as a tensor."""
     return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
 
 
-def batch_totals(compile_loss, x, sample_weight):
-    """What the losses of the global batch are divided by: its rows, then the sum of the weights for each loss."""
+def batch_totals(compile_loss: Any, x: Any, sample_weight: Any) -> tf.Tensor:
+    """Return the divisors of the losses of the global batch: its rows, then the sum of the weights for each loss."""
     sums = [_weight_sum(loss, sample_weight) for loss in _losses(compile_loss)]
     totals = tf.stack([tf.cast(row_count(x), "float32"), *(tf.constant(0.0) if w is None else w for w in sums)])
     context = tf.distribute.get_replica_context()
     return totals if context.num_replicas_in_sync == 1 else context.all_reduce("SUM", totals)
 
 
-def share_of_batch(x, totals):
-    """How much this replica's mean counts: 1 where all have the same number of examples."""
+def share_of_batch(x: Any, totals: tf.Tensor) -> tf.Tensor:
+    """Return the weight of this replica's mean: 1 if all replicas have the same number of examples."""
     replicas = tf.distribute.get_replica_context().num_replicas_in_sync
     return tf.math.divide_no_nan(tf.cast(row_count(x), "float32") * replicas, totals[0])
 
 
 @contextlib.contextmanager
-def scaled_losses(compile_loss, x, sample_weight, totals):
-    """Within it Keras computes the scaled losses of a part of a batch; at its end their metrics know them."""
+def scaled_losses(compile_loss: Any, x: Any, sample_weight: Any, totals: tf.Tensor) -> Iterator[None]:
+    """Make Keras compute the scaled losses of a part of a batch inside the context, then update their metrics."""
     if compile_loss is None or not compile_loss.built:
         yield
         return
-    losses, metrics, noted = compile_loss._flat_losses, compile_loss._metrics, []
+    losses, metrics = compile_loss._flat_losses, compile_loss._metrics
+    noted: list[Any] = []
     factors = _factors(losses, x, sample_weight, totals)
     compile_loss._flat_losses = [
         entry._replace(loss=_scaled(entry.loss, factor, noted)) for entry, factor in zip(losses, factors, strict=True)
     ]
-    # Keras would count every part once, whatever its rows.
+    # Keras would give every part the same weight, however many rows it has.
     compile_loss._metrics = [None] * len(metrics)
     try:
         yield
@@ -60,22 +62,23 @@ def scaled_losses(compile_loss, x, sample_weight, totals):
         metric.update_state(value * _replicas(value.dtype), sample_weight=row_count(x))
 
 
-def warn_of_masks(y_pred):
-    """A mask that a layer left on an output comes with the forward pass, too late to be added up."""
+def warn_of_masks(y_pred: Any) -> None:
+    """Warn of a Keras mask on an output: it is known only after the forward pass, too late to be added up."""
     if any(getattr(leaf, "_keras_mask", None) is not None for leaf in keras.tree.flatten(y_pred)):
         warnings.warn(
-            "An output carries a Keras mask, and its loss is divided by what the mask leaves in each part of the batch "
-            "instead of the whole, so the step differs from one device's. Give sample weights instead of the mask.",
+            "An output has a Keras mask, so its loss is divided by what the mask leaves in each part of the batch "
+            "instead of in the whole batch, and the step differs from that of one device. Use sample weights instead "
+            "of the mask.",
             stacklevel=2,
         )
 
 
-def _losses(compile_loss):
+def _losses(compile_loss: Any) -> list[Any]:
     return compile_loss._flat_losses if compile_loss is not None and compile_loss.built else []
 
 
-def _weight_sum(entry, sample_weight):
-    """The sum that Keras divides this loss by, or `None` where it divides by the rows or not at all."""
+def _weight_sum(entry: Any, sample_weight: Any) -> tf.Tensor | None:
+    """Return the sum of weights that Keras divides this loss by, or `None` if it divides by the rows or not at all."""
     if entry.loss.reduction != "mean_with_sample_weight":
         return None
     if keras.tree.is_nested(sample_weight):
@@ -84,7 +87,7 @@ def _weight_sum(entry, sample_weight):
     return None if sample_weight is None else tf.reduce_sum(tf.cast(sample_weight, "float32"))
 
 
-def _factors(losses, x, sample_weight, totals):
+def _factors(losses: list[Any], x: Any, sample_weight: Any, totals: tf.Tensor) -> list[tf.Tensor | None]:
     less_rows = tf.math.divide_no_nan(totals[0], tf.cast(row_count(x), "float32"))
     factors = []
     for place, entry in enumerate(losses, start=1):
@@ -98,8 +101,8 @@ def _factors(losses, x, sample_weight, totals):
     return factors
 
 
-def _scaled(loss, factor, noted):
-    def scaled_loss(y_true, y_pred, sample_weight=None):
+def _scaled(loss: Callable[..., Any], factor: tf.Tensor | None, noted: list[Any]) -> Callable[..., Any]:
+    def scaled_loss(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         value = loss(y_true, y_pred, sample_weight)
         noted.append(value if factor is None else value * tf.cast(factor, value.dtype))
         return noted[-1]
@@ -107,6 +110,6 @@ def _scaled(loss, factor, noted):
     return scaled_loss
 
 
-def _replicas(dtype):
-    """Keras divides a replica's mean loss by this number, because gradients are summed."""
+def _replicas(dtype: Any) -> tf.Tensor:
+    """Return the number of replicas, by which Keras divides a replica's mean loss, because gradients are summed."""
     return tf.cast(tf.distribute.get_strategy().num_replicas_in_sync, dtype)

@@ -1,7 +1,7 @@
-"""Looking instead of reading: what a model attends to, which tokens made an answer, what enters it, what masks hide.
+"""Views of a model: its attention, the attributions of its answers, its inputs, and attention masks.
 
-Takes a task (or an encoder with its tokenizer) and a text, gives a value that shows itself: `.html()` is a page that
-needs nothing from outside, `.save("x.html")` and `.save("x.png")` write it, and notebooks show it as it is.
+Each function takes a task (or an encoder with its tokenizer) and a text, and gives a view. `.html()` is a
+self-contained page, `.save("x.html")` and `.save("x.png")` write it, and notebooks display it.
 
 Example:
     ```python

@@ -1,7 +1,7 @@
-"""A model's outputs → the one number among them that an answer hangs on.
+"""Choose the logit to explain among the outputs of a model.
 
-Takes outputs by name and what the user asks for (a label, a token), gives where that number stands. A room of its own
-because tasks differ in nothing else here: classes of a text, tags of a token, the begin and end of a span.
+Takes outputs by name and what the user asks for (a label, a token); gives a `ChosenAnswer`. It covers the classes of a
+text, the tags of a token, and the start and end of a span.
 """
 
 from collections.abc import Sequence
@@ -14,22 +14,22 @@ from keras_bert.decoding import sigmoid, softmax
 from keras_bert.decoding.tags import OUTSIDE
 from keras_bert.visualize.token_rows import TokenRow, join_words
 
-# What is explained where nothing is said, the first that a model has.
+# Without `output`, the first of these that a model has is explained.
 _OUTPUTS = ("class_logits", "relation_logits", "token_logits", "span_logits", "nsp_logits")
 _FIXED_NAMES = {"span_logits": ("start", "end"), "nsp_logits": ("next", "random")}
 
 
 @dataclass(frozen=True)
 class ChosenAnswer:
-    """One number of a model's outputs.
+    """A logit among a model's outputs.
 
     Args:
         output: The output's name.
-        column: Which of its last dimension.
-        place: Which token, for outputs with a row for each; else `None`.
-        label: What the number speaks for, in words.
-        probability: What the model makes of it, where that is a probability.
-        other_column, other_label: The class whose number is taken off, where the question is "rather than that?".
+        column: Its index in the last dimension.
+        place: The token, for outputs with a value for each token; otherwise `None`.
+        label: The name of the class.
+        probability: The probability of the class, if the model gives one.
+        other_column, other_label: The class whose logit is subtracted, if two classes are compared.
     """
 
     output: str
@@ -40,8 +40,8 @@ class ChosenAnswer:
     other_column: int | None = None
     other_label: str | None = None
 
-    def pick(self, outputs: dict) -> Any:
-        """The number in outputs of any batch, `[B]`."""
+    def pick(self, outputs: dict[str, Any]) -> Any:
+        """The logit in the outputs of a batch, `[B]`."""
         values = outputs[self.output] if self.place is None else outputs[self.output][:, self.place]
         number = values[:, self.column]
         return number if self.other_column is None else number - values[:, self.other_column]
@@ -57,16 +57,17 @@ def choose_answer(
     token: str | int | None = None,
     output: str | None = None,
 ) -> ChosenAnswer:
-    """The number to explain: as asked for, or the model's own answer.
+    """Choose the logit to explain: the one asked for, or the model's own answer.
 
     Args:
         source: The task, or the model.
-        outputs: What it gives for one row.
+        outputs: Its outputs for one row.
         row: That row.
-        label: A class by name or number; `None` is the likeliest.
-        against: The class that it is held against; `None` is no other.
-        token: For outputs with a row for each token: a place, or a word of the text; `None` is the surest one.
-        output: The output's name; `None` is the task's own.
+        label: A class by name or number; `None` is the most likely one.
+        against: A class to compare it with, or `None`.
+        token: For outputs with a value for each token: its index, or a word of the text; `None` is the token with the
+            clearest answer.
+        output: The output's name; `None` is the task's output.
     """
     name = _choose_output(outputs, output)
     scores, names = np.asarray(outputs[name][0], "float32"), _class_names(source, name, outputs[name].shape[-1])
@@ -77,7 +78,7 @@ def choose_answer(
         chances = softmax(scores[place]) if name == "token_logits" else None
     else:
         if token is not None:
-            raise ValueError(f"token={token!r}: {name} is about the whole text; leave it out.")
+            raise ValueError(f"token={token!r}: {name} belongs to the whole text; leave token out.")
         column = int(scores.argmax()) if label is None else _find_label(label, names)
         chances = _class_chances(source, scores)
     chance = None if chances is None else float(np.ravel(chances)[column])
@@ -87,22 +88,22 @@ def choose_answer(
     return ChosenAnswer(name, column, place, names[column], chance, other, names[other])
 
 
-def _choose_output(outputs, asked):
+def _choose_output(outputs: dict[str, np.ndarray], asked: str | None) -> str:
     known = [name for name in outputs if getattr(outputs[name], "ndim", 0) in (2, 3) and name.endswith("_logits")]
     if asked is not None:
         if asked not in known:
-            raise ValueError(f"output={asked!r}: the model has {', '.join(known) or 'no logits'}.")
+            raise ValueError(f"output={asked!r} is unknown; the model has {', '.join(known) or 'no logits'}.")
         return asked
     for name in _OUTPUTS:
         if name in known:
             return name
     raise ValueError(
-        f"The model gives {', '.join(outputs)}: none of them is an answer with logits, so there is nothing to "
+        f"The model gives {', '.join(outputs)}: none of these are logits of an answer, so there is nothing to "
         "attribute; use a task such as TextClassifier, or look at attention()."
     )
 
 
-def _class_names(source, output, count):
+def _class_names(source: Any, output: str, count: int) -> tuple[str, ...]:
     if output in _FIXED_NAMES:
         return _FIXED_NAMES[output]
     codec = getattr(source, "_codec", None)
@@ -112,7 +113,7 @@ def _class_names(source, output, count):
     return tuple(names)
 
 
-def _class_chances(source, scores):
+def _class_chances(source: Any, scores: np.ndarray) -> np.ndarray | None:
     kind = getattr(source, "kind", "single_label")
     if scores.size == 1:
         return None
@@ -127,8 +128,10 @@ def _find_label(label: str | int, names: Sequence[str]) -> int:
     raise ValueError(f"label={label!r} is unknown; expected one of {', '.join(names)}, or its number.")
 
 
-def _choose_place(scores, names, row, token, column):
-    """A token and a class: what is not given is where the model is surest, of the text's own tokens."""
+def _choose_place(
+    scores: np.ndarray, names: Sequence[str], row: TokenRow, token: str | int | None, column: int | None
+) -> tuple[int, int]:
+    """A token and a class; what is not given is chosen by the largest margin among the tokens of the text."""
     if token is not None:
         place = _find_token(token, row)
         return place, int(scores[place].argmax()) if column is None else column
@@ -142,10 +145,10 @@ def _choose_place(scores, names, row, token, column):
     return int(margin[:, column].argmax()), column
 
 
-def _find_token(token, row):
+def _find_token(token: str | int, row: TokenRow) -> int:
     if isinstance(token, int):
         if not 0 <= token < len(row):
-            raise ValueError(f"token={token}: the row has {len(row)}; expected 0 to {len(row) - 1}.")
+            raise ValueError(f"token={token}: the row has {len(row)} tokens; expected 0 to {len(row) - 1}.")
         return token
     words = {
         "".join(row.tokens[place].removeprefix("##") for place in word): word[0] for word in join_words(row.tokens)
@@ -153,4 +156,4 @@ def _find_token(token, row):
     for spelling in (token, token.lower()):
         if spelling in words:
             return words[spelling]
-    raise ValueError(f"token={token!r} is no word of the text; it has: {' '.join(words)}.")
+    raise ValueError(f"token={token!r} is not a word of the text, which has: {' '.join(words)}.")

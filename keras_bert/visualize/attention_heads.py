@@ -1,7 +1,7 @@
-"""A text through a model → where each attention head looks.
+"""Show where the attention heads of a model look.
 
-Takes a task or an encoder and a text, gives `Attention`: the probabilities of every layer and head, and a view of one
-head, of the heads of a layer, or of all. A room of its own because it alone reads the blocks' second output.
+`attention` takes a task or an encoder and a text; it gives the probabilities of every layer and head, and a view of one
+head, of the heads of a layer, or of all heads.
 """
 
 from dataclasses import dataclass
@@ -17,16 +17,16 @@ from keras_bert.visualize.matrices import draw_matrix, matrix_svg, picture_inche
 from keras_bert.visualize.token_rows import open_model, read_row
 from keras_bert.visualize.view import View, escape, new_figure, set_spacing
 
-_LINES_UP_TO = 64  # tokens; more lines than those of so many are a grey block
+_LINES_UP_TO = 64  # tokens; with more, the lines would be a grey block
 
 
 @dataclass(frozen=True, eq=False)
 class Attention(View):
-    """Where heads look; from `attention`.
+    """The attention of a model for a text; from `attention`.
 
     Args:
-        tokens: The tokens of the text, special ones included.
-        weights: The probabilities, `[layers, heads, T, T]`: how much a token (row) takes from each other (column).
+        tokens: The tokens of the text, including special ones.
+        weights: The probabilities, `[layers, heads, T, T]`: how much a token (row) attends to each token (column).
         layer: The layer that is shown; `None` shows all.
         head: The head that is shown, or `"mean"` for the mean of a layer's heads; `None` shows all.
     """
@@ -54,11 +54,11 @@ class Attention(View):
 
     @property
     def subtitle(self) -> str:
-        return "Each row is a token and shows which others it takes from; the darker, the more."
+        return "Each row is a token and shows which tokens it attends to; the darker, the more."
 
     # === HTML ===
 
-    def _body(self):
+    def _body(self) -> str:
         shown = self.shown
         if shown.shape[:2] == (1, 1):
             return self._one_head(shown[0, 0])
@@ -74,15 +74,15 @@ class Attention(View):
         table = f'<table class="kb-heads"><tr><th></th>{columns}</tr>{"".join(rows)}</table>'
         return f'{style}{table}<p class="note">{tokens}</p>'
 
-    def _column_names(self, heads):
+    def _column_names(self, heads: int) -> list[str]:
         if self.head is not None:
             return ["mean" if self.head == "mean" else f"head {self.head}"]
         return [f"head {number}" for number in range(heads)]
 
-    def _thumbnail(self, weights):
+    def _thumbnail(self, weights: np.ndarray) -> str:
         return f'<img alt="" src="{as_data_uri(_pixels(weights))}">'
 
-    def _one_head(self, weights):
+    def _one_head(self, weights: np.ndarray) -> str:
         tokens = self.tokens
         titles = np.array([[f"{row} → {column}: {weights[i, j]:.1%}" for j, column in enumerate(tokens)]
                            for i, row in enumerate(tokens)])  # fmt: skip
@@ -90,8 +90,8 @@ class Attention(View):
         lines = self._lines(weights) if len(tokens) <= _LINES_UP_TO else ""
         return f'<div style="display: flex; gap: 36px; align-items: flex-start">{lines}{matrix}</div>'
 
-    def _lines(self, weights):
-        """Two columns of tokens with a line for each look; under the pointer, a token shows its own lines alone."""
+    def _lines(self, weights: np.ndarray) -> str:
+        """Two columns of tokens with a line for each weight; a token under the pointer shows only its own lines."""
         names = [shorten(token) for token in self.tokens]
         width, step, across = max(map(text_width, names)) + 10, 22, 170
         height = step * len(names) + 8
@@ -116,7 +116,7 @@ class Attention(View):
 
     # === PNG ===
 
-    def _draw(self):
+    def _draw(self) -> Any:
         shown = self.shown
         if shown.shape[:2] == (1, 1):
             side = picture_inches(self.tokens)
@@ -166,14 +166,14 @@ def attention(
     head: int | str | None = None,
     tokenizer: BertTokenizer | None = None,
 ) -> Attention:
-    """Where the attention heads of a model look in a text.
+    """Show where the attention heads of a model look in a text.
 
     Args:
-        source: A task, or a model that is built on `bert_encoder`.
-        text: A string, a pair of strings, or what else the task's `predict` takes for one answer.
-        layer: Which layer to show, from 0 on, or from −1 backwards; `None` shows all.
-        head: Which head to show, `"mean"` for the mean of a layer's, or `None` for all.
-        tokenizer: For a model; a task has its own.
+        source: A task, or a model built on `bert_encoder`.
+        text: A string, a pair of strings, or another input of the task's `predict`.
+        layer: The layer to show, from 0, or from −1 backwards; `None` shows all.
+        head: The head to show, `"mean"` for the mean of a layer's heads, or `None` for all.
+        tokenizer: The tokenizer of a model; a task has its own.
 
     Example:
         ```python
@@ -198,7 +198,7 @@ def attention_weights(model: keras.Model, inputs: dict[str, np.ndarray]) -> np.n
     return np.stack([keras.ops.convert_to_numpy(keras.ops.cast(value[0], "float32")) for value in outputs])
 
 
-def _choose(number, count, name):
+def _choose(number: Any, count: int, name: str) -> int | None:
     if number is None:
         return None
     if not isinstance(number, int) or not -count <= number < count:
@@ -206,6 +206,6 @@ def _choose(number, count, name):
     return number % count
 
 
-def _pixels(weights):
-    # The root: most looks are spread over many tokens, and a tenth should be seen.
+def _pixels(weights: np.ndarray) -> np.ndarray:
+    # The square root, because attention is often spread over many tokens, and small weights should be visible.
     return shades(np.sqrt(weights))

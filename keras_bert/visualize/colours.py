@@ -1,18 +1,18 @@
-"""Numbers → colours, and arrays of colours → pictures that stand inside a page.
+"""The colours of all views, and arrays of colours as PNG data URIs.
 
-Takes arrays between 0 and 1 or −1 and 1, gives `#rrggbb` or a data URI. A room of its own because all views share one
-palette, which people who do not tell red from green can read, and because a page must need no Matplotlib.
+The palette can be read without telling red from green. Nothing here needs Matplotlib, so that HTML pages do not.
 """
 
 import base64
 import struct
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 
 INK, GREY, LINE, FAINT = "#111827", "#6b7280", "#e5e7eb", "#f3f4f6"
 STRONG, AGAINST = "#1f6f8b", "#c2571a"
-# One for each example of a packed row, or each part of a sequence; told apart without telling red from green.
+# One for each text of a shared row, or each part of a sequence.
 PARTS = ("#1f6f8b", "#d9822b", "#6d5bb0", "#4d9078", "#b0476f", "#8a7a2f")
 
 _SEQUENTIAL = ("#ffffff", "#cde4ec", "#7db7cb", "#1f6f8b", "#0c3547")
@@ -20,7 +20,7 @@ _DIVERGING = ("#8f3c0d", "#d9822b", "#f6d3ad", "#ffffff", "#b5d8e4", "#3c8aa6", 
 
 
 def shades(values: np.ndarray) -> np.ndarray:
-    """Values from 0 to 1 as colours from white to dark, uint8 `[…, 3]`.
+    """Turn values from 0 to 1 into colours from white to dark, uint8 `[…, 3]`.
 
     Example:
         >>> shades(np.array([0.0, 1.0])).tolist()
@@ -30,7 +30,7 @@ def shades(values: np.ndarray) -> np.ndarray:
 
 
 def signed_shades(values: np.ndarray) -> np.ndarray:
-    """Values from −1 to 1 as colours from orange over white to blue, uint8 `[…, 3]`.
+    """Turn values from −1 to 1 into colours from orange over white to blue, uint8 `[…, 3]`.
 
     Example:
         >>> signed_shades(np.array([0.0])).tolist()
@@ -40,18 +40,18 @@ def signed_shades(values: np.ndarray) -> np.ndarray:
 
 
 def as_hex(colour: np.ndarray) -> str:
-    """Three numbers as `#rrggbb`."""
+    """Format three numbers as `#rrggbb`."""
     return "#{:02x}{:02x}{:02x}".format(*(int(part) for part in colour))
 
 
 def ink_on(colour: np.ndarray) -> str:
-    """Black or white, whichever can be read on a colour."""
+    """Black or white: the one that can be read on a colour."""
     red, green, blue = (int(part) for part in colour)
     return "#ffffff" if 0.299 * red + 0.587 * green + 0.114 * blue < 140 else INK
 
 
 def as_data_uri(pixels: np.ndarray) -> str:
-    """A PNG of uint8 `[rows, columns, 3]`, as the address of an image.
+    """Encode uint8 `[rows, columns, 3]` as a PNG in a data URI.
 
     Example:
         >>> as_data_uri(np.zeros((1, 1, 3), np.uint8))[:22]
@@ -67,7 +67,7 @@ def as_data_uri(pixels: np.ndarray) -> str:
     return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode("ascii")
 
 
-def _interpolate(values, stops):
+def _interpolate(values: np.ndarray, stops: Sequence[str]) -> np.ndarray:
     colours = np.array([[int(stop[place : place + 2], 16) for place in (1, 3, 5)] for stop in stops], float)
     places = np.clip(np.nan_to_num(values), 0, 1) * (len(stops) - 1)
     channels = [np.interp(places, np.arange(len(stops)), colours[:, channel]) for channel in range(3)]

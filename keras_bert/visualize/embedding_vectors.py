@@ -1,7 +1,6 @@
-"""A text → the vectors that enter BERT: token, segment and position, their sum, and the sum after the norm.
+"""Show the vectors that enter BERT: token, segment and position, their sum, and the sum after the layer norm.
 
-Takes a task or an encoder and a text, gives `EmbeddingInputs`. A room of its own because it takes one layer apart that
-the model runs as a whole; a test holds that its parts give what the model gives.
+`embedding_inputs` takes a task or an encoder and a text, and gives `EmbeddingInputs`.
 """
 
 from dataclasses import dataclass
@@ -16,19 +15,19 @@ from keras_bert.visualize.matrices import shorten
 from keras_bert.visualize.token_rows import open_model, read_row
 from keras_bert.visualize.view import View, escape, font_families, new_figure, set_spacing
 
-_ROWS = 12  # of the tile that a vector is folded into
+_ROWS = 12  # rows of the tile that a vector is folded into
 _SEGMENTS = "ABCDEFGH"
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingInputs(View):
-    """What enters the first block; from `embedding_inputs`.
+    """The inputs of the first block; from `embedding_inputs`.
 
     Args:
-        tokens: The tokens of the text, special ones included.
-        segments: The segment of each, `[T]`.
+        tokens: The tokens of the text, including special ones.
+        segments: The segment of each token, `[T]`.
         token_vectors, segment_vectors, position_vectors: `[T, E]` each.
-        normed: Their sum after layer norm, `[T, E]`; the encoder's first hidden state where it has no projection.
+        normed: Their sum after layer norm, `[T, E]`; the encoder's first hidden state if it has no projection.
     """
 
     tokens: tuple[str, ...]
@@ -52,8 +51,8 @@ class EmbeddingInputs(View):
         width = self.token_vectors.shape[-1]
         return f"Each tile is a vector of {width} numbers, folded; blue is positive, orange negative."
 
-    def _lines(self):
-        """For each line its name, what stands under a tile, and the vectors."""
+    def _lines(self) -> tuple[tuple[str, list[str], np.ndarray], ...]:
+        """The name of each line, the labels under its tiles, and the vectors."""
         places = [str(place) for place in range(len(self.tokens))]
         segments = [_SEGMENTS[number] for number in self.segments]
         lengths = [f"{length:.1f}" for length in np.linalg.norm(self.total, axis=-1)]
@@ -67,7 +66,7 @@ class EmbeddingInputs(View):
 
     # === HTML ===
 
-    def _body(self):
+    def _body(self) -> str:
         rows = []
         for name, labels, vectors in self._lines():
             tiles = _tiles(vectors)
@@ -75,7 +74,7 @@ class EmbeddingInputs(View):
             rows.append(f'<tr><th style="{_NAME}">{escape(name)}</th>{cells}</tr>')
         return f'<table style="border-collapse: separate; border-spacing: 6px 10px">{"".join(rows)}</table>'
 
-    def _cell(self, place, label, tile, name):
+    def _cell(self, place: int, label: str, tile: np.ndarray, name: str) -> str:
         colour = PARTS[int(self.segments[place]) % len(PARTS)] if name == "+ segment" else GREY
         image = f'<img alt="" style="{_TILE}" src="{as_data_uri(tile)}">'
         weight = f"color: {INK}; font-weight: 600" if name == "token" else f"color: {colour}"
@@ -83,7 +82,7 @@ class EmbeddingInputs(View):
 
     # === PNG ===
 
-    def _draw(self):
+    def _draw(self) -> Any:
         lines, count = self._lines(), len(self.tokens)
         figure = new_figure(0.75 * count + 1.1, 0.85 * len(lines) + 0.6, self.title)
         set_spacing(figure, w_pad=0.03, h_pad=0.03, wspace=0.02, hspace=0.02)
@@ -112,12 +111,12 @@ _LABEL = "font: 12px ui-monospace, 'SF Mono', Menlo, 'DejaVu Sans Mono', monospa
 
 
 def embedding_inputs(source: Any, text: Any, *, tokenizer: BertTokenizer | None = None) -> EmbeddingInputs:
-    """The three vectors of each token, which BERT adds up.
+    """Show the three vectors of each token that BERT adds up.
 
     Args:
-        source: A task, or a model that is built on `bert_encoder`.
-        text: A string, a pair of strings, or what else the task's `predict` takes for one answer.
-        tokenizer: For a model; a task has its own.
+        source: A task, or a model built on `bert_encoder`.
+        text: A string, a pair of strings, or another input of the task's `predict`.
+        tokenizer: The tokenizer of a model; a task has its own.
 
     Example:
         ```python
@@ -135,8 +134,8 @@ def embedding_inputs(source: Any, text: Any, *, tokenizer: BertTokenizer | None 
     return EmbeddingInputs(row.tokens, row.inputs["segment_ids"][0], *parts)
 
 
-def _tiles(vectors):
-    """Each vector as a small picture, uint8 `[T, rows, columns, 3]`, on one scale for the line."""
+def _tiles(vectors: np.ndarray) -> np.ndarray:
+    """Each vector as a small picture, uint8 `[T, rows, columns, 3]`; all have the same scale."""
     count, width = vectors.shape
     columns = -(-width // _ROWS)
     filled = np.zeros((count, _ROWS * columns), "float32")

@@ -1,8 +1,7 @@
-"""A number that a model gives, and two inputs → how much of the difference each token makes: integrated gradients.
+"""Integrated gradients (Sundararajan, Taly and Yan 2017).
 
-Takes token vectors and a baseline of the same shape, gives a number for each token; together they are the difference of
-the model's answers (Sundararajan, Taly and Yan 2017, "completeness"). A room of its own because it is calculus alone:
-it knows no texts, and asks the backend for gradients, which `keras.ops` has not.
+Takes a function, token vectors and a baseline of the same shape; gives a number for each token. Their sum is the
+difference of the function's values ("completeness"). Gradients come from the backend, because `keras.ops` has none.
 """
 
 from collections.abc import Callable
@@ -18,20 +17,20 @@ _FEWEST, _MOST = 16, 1024
 def integrate_gradients(
     function: Callable, vectors: np.ndarray, baseline: np.ndarray, *, steps: int | None = None, tolerance: float = 0.01
 ) -> tuple[np.ndarray, float, float, int]:
-    """What each token adds to `function(vectors) − function(baseline)`.
+    """Compute what each token adds to `function(vectors) − function(baseline)`.
 
-    The gradient is taken at the points of a Gauss–Legendre quadrature on the straight line between the two, which needs
-    far fewer of them than equal steps.
+    The gradient is computed at the points of a Gauss–Legendre quadrature on the line between the two, which needs
+    far fewer points than equal steps.
 
     Args:
-        function: Takes `[S, T, E]`, gives `[S]`; made of the backend's ops.
+        function: Takes `[S, T, E]`, gives `[S]`; differentiable by the backend.
         vectors: `[T, E]`.
         baseline: `[T, E]`.
-        steps: How many points. `None` doubles them until the sum is right: within `tolerance * (1 + |difference|)`.
+        steps: Number of points. `None` doubles it until the sum is within `tolerance * (1 + |difference|)`.
         tolerance: See `steps`.
 
     Returns:
-        The attributions `[T]`, the function's values at the vectors and at the baseline, and how many points it took.
+        The attributions `[T]`, the function's values at the vectors and at the baseline, and the number of points.
 
     Example:
         >>> vectors = np.array([[1.0, 2.0], [3.0, 0.0]], "float32")
@@ -49,7 +48,7 @@ def integrate_gradients(
         count *= 2
 
 
-def _integrate(function, vectors, baseline, count):
+def _integrate(function: Callable, vectors: np.ndarray, baseline: np.ndarray, count: int) -> np.ndarray:
     points, weights = np.polynomial.legendre.leggauss(count)
     points, weights = (points + 1) / 2, weights / 2  # from 0 to 1 instead of −1 to 1
     total = np.zeros(vectors.shape, "float64")
@@ -61,7 +60,7 @@ def _integrate(function, vectors, baseline, count):
 
 
 def input_gradients(function: Callable, points: np.ndarray) -> np.ndarray:
-    """The gradient of each row's number by that row, `[S, T, E]`, on TensorFlow or JAX."""
+    """Compute the gradient of each row's value with respect to that row, `[S, T, E]`, on TensorFlow or JAX."""
     if keras.backend.backend() == "jax":
         import jax
 

@@ -1,7 +1,6 @@
-"""Texts → who may look at whom: the mask patterns of padding, of packed rows and of a prefix that is written on.
+"""Show attention masks: of padding, of several texts in one row, and of a prefix language model.
 
-Takes a tokenizer and texts, gives `MaskPattern`. A room of its own because masks belong to no model's weights; they
-come from the very layers that encoders run.
+Each function takes a tokenizer and texts, and gives a `MaskPattern`. The encoder's own layers compute the masks.
 """
 
 from collections.abc import Sequence
@@ -22,14 +21,14 @@ from keras_bert.visualize.view import View, escape, new_figure
 
 @dataclass(frozen=True, eq=False)
 class MaskPattern(View):
-    """Who may look at whom.
+    """An attention mask for a row of tokens.
 
     Args:
-        name: Which pattern it is, in words.
+        name: The name of the pattern, for the title.
         tokens: The tokens of the row.
-        visible: `[T, T]`: whether a token (row) sees another (column).
-        parts: Which part each token belongs to, from 0 on; −1 for padding.
-        part_names: What the parts are.
+        visible: `[T, T]`: whether a token (row) sees a token (column).
+        parts: The part that each token belongs to, from 0; −1 for padding.
+        part_names: The names of the parts.
     """
 
     name: str
@@ -46,18 +45,18 @@ class MaskPattern(View):
     def subtitle(self) -> str:
         return "Each row is a token; the coloured squares are the tokens that it sees."
 
-    def _pixels(self):
-        """A cell has the colour of the part that is looked at; where padding looks, a pale one."""
+    def _pixels(self) -> np.ndarray:
+        """The colour of the part that is seen; pale for what padding sees."""
         pixels = np.full((*self.visible.shape, 3), _rgb(FAINT), np.uint8)
         for part, _ in enumerate(self.part_names):
             seen = self.visible & (self.parts == part)[None, :]
             pixels[seen] = _rgb(PARTS[part % len(PARTS)])
-        # What padding sees goes nowhere: nothing reads its states.
+        # Nothing reads the states of padding.
         idle = self.visible & (self.parts < 0)[:, None]
         pixels[idle] = 0.25 * pixels[idle] + 0.75 * 255
         return pixels
 
-    def _body(self):
+    def _body(self) -> str:
         legend = "".join(
             f'<span style="margin-right: 18px"><span style="display: inline-block; width: 11px; height: 11px; '
             f'border-radius: 2px; background: {PARTS[number % len(PARTS)]}; margin-right: 6px"></span>{escape(name)}'
@@ -66,7 +65,7 @@ class MaskPattern(View):
         )
         return f'{matrix_svg(self.tokens, self._pixels())}<p class="note" style="margin: 8px 0 0">{legend}</p>'
 
-    def _draw(self):
+    def _draw(self) -> Any:
         side = picture_inches(self.tokens)
         figure = new_figure(side, side + 0.2, self.title)
         axes = figure.add_subplot()
@@ -79,12 +78,12 @@ class MaskPattern(View):
 
 
 def padding_mask(source: Any, text: Any, *, sequence_length: int) -> MaskPattern:
-    """A text filled up to a length: every token sees the text, none sees the padding.
+    """Show the mask of a padded text: every token sees the text, none sees the padding.
 
     Args:
-        source: A tokenizer, or a task, which has one.
+        source: A tokenizer, or a task.
         text: A string, or a pair of strings.
-        sequence_length: The tokens of the row.
+        sequence_length: The number of tokens of the row.
 
     Example:
         ```python
@@ -102,12 +101,12 @@ def padding_mask(source: Any, text: Any, *, sequence_length: int) -> MaskPattern
 
 
 def packed_mask(source: Any, texts: Sequence[str], *, sequence_length: int | None = None) -> MaskPattern:
-    """Several texts in one row: every token sees its own text alone, in blocks along the diagonal.
+    """Show the mask of several texts in one row: every token sees only its own text.
 
     Args:
         source: A tokenizer, or a task.
         texts: The texts of the row.
-        sequence_length: The tokens of the row; `None` leaves no padding.
+        sequence_length: The number of tokens of the row; `None` is without padding.
 
     Example:
         ```python
@@ -117,7 +116,7 @@ def packed_mask(source: Any, texts: Sequence[str], *, sequence_length: int | Non
     tokenizer = _tokenizer(source)
     rows = [as_row(tokenize_texts(tokenizer, [text]), tokenizer) for text in texts]
     if not rows:
-        raise ValueError("There are no texts; expected one or more, which share a row.")
+        raise ValueError("There are no texts; expected one or more that share a row.")
     row = _chain(rows)
     if sequence_length is not None:
         row = row.padded(sequence_length, (tokenizer.pad_id, "[PAD]"))
@@ -128,12 +127,12 @@ def packed_mask(source: Any, texts: Sequence[str], *, sequence_length: int | Non
 
 
 def prefix_mask(source: Any, prefix: str, continuation: str) -> MaskPattern:
-    """A text that is written on: the prefix sees itself, what is written sees the prefix and its own past.
+    """Show the mask of a prefix language model: the target sees the prefix and its own past.
 
     Args:
         source: A tokenizer, or a task.
-        prefix: What is given.
-        continuation: What is written.
+        prefix: The source text.
+        continuation: The target text.
 
     Example:
         ```python
@@ -148,8 +147,8 @@ def prefix_mask(source: Any, prefix: str, continuation: str) -> MaskPattern:
     return MaskPattern("Prefix mask", row.tokens, _numpy(bias)[0, 0] == 0, segments[0], parts)
 
 
-def _chain(rows):
-    """Rows one after the other in one, numbered from 1 on in `padding_mask`."""
+def _chain(rows: Sequence[TokenRow]) -> TokenRow:
+    """Join rows into one, with their numbers, from 1, in `padding_mask`."""
     inputs = {name: np.concatenate([row.inputs[name] for row in rows], axis=1) for name in rows[0].inputs}
     inputs["padding_mask"] = np.concatenate(
         [number * row.inputs["padding_mask"] for number, row in enumerate(rows, 1)], axis=1
@@ -158,16 +157,16 @@ def _chain(rows):
     return TokenRow(tokens, inputs, tuple(special for row in rows for special in row.special))
 
 
-def _tokenizer(source):
+def _tokenizer(source: Any) -> BertTokenizer:
     tokenizer = getattr(source, "tokenizer", source)
     if not isinstance(tokenizer, BertTokenizer):
-        raise TypeError(f"{type(source).__name__} is neither a tokenizer nor a task; expected one of these.")
+        raise TypeError(f"source is a {type(source).__name__}; expected a tokenizer or a task.")
     return tokenizer
 
 
-def _numpy(tensor):
+def _numpy(tensor: Any) -> np.ndarray:
     return ops.convert_to_numpy(tensor)
 
 
-def _rgb(colour):
+def _rgb(colour: str) -> list[int]:
     return [int(colour[place : place + 2], 16) for place in (1, 3, 5)]

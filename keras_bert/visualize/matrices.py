@@ -1,34 +1,34 @@
-"""A square of colours with a token at every row and column: as SVG for pages, as axes for pictures.
+"""Draw a matrix of tokens by tokens: as SVG for pages, on Matplotlib axes for pictures.
 
-Takes tokens and colours `[T, T, 3]`. A room of its own because attention and masks are both such squares, and where
-labels fit is the same question for both.
+Takes tokens and colours `[T, T, 3]`; attention and masks are such matrices.
 """
 
 import unicodedata
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from keras_bert.visualize.colours import FAINT, INK, LINE, as_data_uri, as_hex
 from keras_bert.visualize.view import escape, font_families
 
-_LABELLED = 64  # tokens above which their names would be too small to read
+_LABELLED = 64  # with more tokens, their names would be too small to read
 _LONGEST = 16
 
 
 def shorten(token: str) -> str:
-    """A token that fits beside a matrix."""
+    """Shorten a token so that it fits beside a matrix."""
     return token if len(token) <= _LONGEST else token[: _LONGEST - 1] + "…"
 
 
 def text_width(token: str, size: float = 12.0) -> float:
-    """About how wide a token is in a monospaced type, in pixels; ideographs are twice as wide as letters."""
+    """Estimate the width of a token in a monospaced font, in pixels; ideographs are twice as wide as letters."""
     wide = sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in token)
     return wide * size * 0.61
 
 
 def matrix_svg(tokens: Sequence[str], pixels: np.ndarray, titles: np.ndarray | None = None) -> str:
-    """The square as SVG. `titles [T, T]`, what a cell says under the pointer, is left out of large ones."""
+    """The matrix as SVG. `titles [T, T]` are the tooltips of the cells; large matrices have none."""
     count, names = len(tokens), [shorten(token) for token in tokens]
     labelled = count <= _LABELLED
     cell = float(np.clip(620 / count, 13, 26)) if labelled else max(1.0, 620 / count)
@@ -48,7 +48,7 @@ def matrix_svg(tokens: Sequence[str], pixels: np.ndarray, titles: np.ndarray | N
     return f'<svg width="{whole:.0f}" height="{whole:.0f}" role="img">{"".join(parts)}</svg>'
 
 
-def _cells(pixels, cell, titles):
+def _cells(pixels: np.ndarray, cell: float, titles: np.ndarray | None) -> str:
     gap = 1 if cell >= 10 else 0
     cells = []
     for row, column in np.ndindex(pixels.shape[:2]):
@@ -60,18 +60,18 @@ def _cells(pixels, cell, titles):
     return "".join(cells)
 
 
-def _image(pixels, side):
+def _image(pixels: np.ndarray, side: float) -> str:
     style = "image-rendering: pixelated"
     return f'<image width="{side:.1f}" height="{side:.1f}" style="{style}" href="{as_data_uri(pixels)}"/>'
 
 
 def picture_inches(tokens: Sequence[str]) -> float:
-    """How wide and high a picture of the square should be."""
+    """The width and height of a picture of the matrix."""
     return float(np.clip(0.26 * len(tokens) + 1.6, 4.0, 11.0))
 
 
-def draw_matrix(axes, tokens: Sequence[str], pixels: np.ndarray) -> None:
-    """The square on Matplotlib's axes."""
+def draw_matrix(axes: Any, tokens: Sequence[str], pixels: np.ndarray) -> None:
+    """Draw the matrix on Matplotlib axes."""
     axes.imshow(pixels, interpolation="nearest")
     count = len(tokens)
     axes.tick_params(length=0, top=False, labeltop=True, bottom=False, labelbottom=False, labelcolor=INK)

@@ -1,11 +1,11 @@
-"""A task's answer → which tokens made it.
+"""Show which tokens caused an answer, by integrated gradients.
 
-Takes a task, a text and the answer to explain, gives `Attributions`: a number for each token, in the unit of the
-model's logits, that together are what the text adds over an empty one. A room of its own because it alone starts a
-model at its token vectors; the calculus is in `integrated_gradients.py`, what an answer is in `answers.py`.
+`attributions` takes a task, a text and the answer to explain. It gives a number for each token; their sum is the
+difference between the logits of the text and of a baseline without its words.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,20 +21,20 @@ from keras_bert.visualize.token_rows import TokenRow, join_words, open_model, re
 from keras_bert.visualize.view import View, escape, font_families, new_figure
 
 BASELINES = ("pad", "mask", "zero")
-_BARS = 10  # the most words in the list of bars
+_BARS = 10  # maximum number of words in the bar chart
 
 
 @dataclass(frozen=True, eq=False)
 class Attributions(View):
-    """What each token adds to an answer; from `attributions`.
+    """What each token adds to the logit of an answer; from `attributions`.
 
     Args:
-        tokens: The tokens of the text, special ones included.
-        values: What each adds to the logit, `[T]`.
-        answer: Which number of the model is explained.
-        score: That number for the text.
-        baseline_score: And for the baseline, the text without its words.
-        steps: How many gradients were taken.
+        tokens: The tokens of the text, including special ones.
+        values: What each token adds to the logit, `[T]`.
+        answer: The logit that is explained.
+        score: The logit for the text.
+        baseline_score: The logit for the baseline, the text without its words.
+        steps: The number of gradients.
     """
 
     tokens: tuple[str, ...]
@@ -46,12 +46,12 @@ class Attributions(View):
 
     @property
     def gap(self) -> float:
-        """By how much the values miss the difference of the two scores; 0 would be exact."""
+        """The error of the sum: the sum of the values minus the difference of the two scores."""
         return float(self.values.sum() - (self.score - self.baseline_score))
 
     @property
     def words(self) -> list[tuple[str, float]]:
-        """The words with the sums of their pieces.
+        """The words, each with the sum of its pieces' values.
 
         Example:
             ```python
@@ -74,13 +74,13 @@ class Attributions(View):
         what = "logit" if self.answer.other_label is None else "difference of both logits"
         return (
             f"The words take the {what} from {_signed(self.baseline_score)} to {_signed(self.score)}; "
-            "blue ones speak for the answer, orange ones against it."
+            "blue words are for the answer, orange ones against it."
         )
 
-    def _shares(self):
+    def _shares(self) -> np.ndarray:
         return self.values / max(float(np.abs(self.values).max()), 1e-9)
 
-    def _largest_words(self):
+    def _largest_words(self) -> list[tuple[str, float]]:
         """The words that matter most, in the order of the text."""
         words = [word for word in self.words if word[1] != 0] or self.words
         ranked = sorted(range(len(words)), key=lambda place: -abs(words[place][1]))[:_BARS]
@@ -88,7 +88,7 @@ class Attributions(View):
 
     # === HTML ===
 
-    def _body(self):
+    def _body(self) -> str:
         pieces, colours = [], signed_shades(0.9 * self._shares())
         for word in join_words(self.tokens):
             parts = "".join(self._piece(place, colours[place]) for place in word)
@@ -96,14 +96,14 @@ class Attributions(View):
         text = f'<p style="{_TEXT}">{" ".join(pieces)}</p>'
         return f"{text}{self._bars()}"
 
-    def _piece(self, place, colour):
+    def _piece(self, place: int, colour: np.ndarray) -> str:
         token, value = self.tokens[place], float(self.values[place])
         edge = f"; box-shadow: 0 0 0 2px {INK}" if place == self.answer.place else ""
         faint = f"; color: {GREY}" if token.startswith("[") and value == 0 else f"; color: {ink_on(colour)}"
         style = f"{_PIECE}; background: {as_hex(colour)}{faint}{edge}"
         return f'<span style="{style}" title="{_signed(value, 3)}">{escape(token.removeprefix("##"))}</span>'
 
-    def _bars(self):
+    def _bars(self) -> str:
         words = self._largest_words()
         most = max((abs(value) for _, value in words), default=1.0) or 1.0
         rows = []
@@ -120,7 +120,7 @@ class Attributions(View):
 
     # === PNG ===
 
-    def _draw(self):
+    def _draw(self) -> Any:
         words = self._largest_words()
         figure = new_figure(6.2, 1.3 + 0.27 * len(words), self.title)
         axes = figure.add_subplot()
@@ -166,24 +166,24 @@ def attributions(
     tolerance: float = 0.01,
     tokenizer: BertTokenizer | None = None,
 ) -> Attributions:
-    """Which tokens of a text made an answer, by integrated gradients.
+    """Show which tokens of a text caused an answer, by integrated gradients.
 
-    The path goes over the token vectors, from the baseline's to the text's; positions and segments stay. The values
-    together are the logit of the text minus that of the baseline, within `tolerance * (1 + |difference|)`.
+    The path goes from the token vectors of the baseline to those of the text; positions and segments stay. The sum of
+    the values is the logit of the text minus that of the baseline, within `tolerance * (1 + |difference|)`.
 
     Args:
         source: A task, or a model with logits.
-        text: A string, a pair of strings, or what else the task's `predict` takes for one answer.
-        label: The class to explain, by name or number, `"start"` or `"end"` of an answer; `None` is the model's own.
-        against: A class to hold it against: then the difference of both logits is explained, "this rather than that".
-        token: For a tagger or an answer: the word, or the place of the token, whose logit is explained.
-        output: Which logits, where a model has several, such as `"token_logits"` of intents with slots.
-        baseline: What stands for no text: `"pad"` or `"mask"` puts that token in the place of every word and leaves
-            [CLS] and [SEP]; `"zero"` takes vectors of zeros for all.
-        steps: How many gradients; `None` takes as many as the tolerance needs, up to 1,024, and warns where that is
+        text: A string, a pair of strings, or another input of the task's `predict`.
+        label: The class to explain, by name or number; for a span `"start"` or `"end"`; `None` is the model's answer.
+        against: A class to compare it with: the difference of both logits is explained.
+        token: For a tagger or a span: the word, or the index of the token, whose logit is explained.
+        output: The output to explain if a model has several, such as `"token_logits"` of intents with slots.
+        baseline: The baseline without words: `"pad"` or `"mask"` puts that token in the place of every word and keeps
+            [CLS] and [SEP]; `"zero"` uses vectors of zeros for all tokens.
+        steps: The number of gradients; `None` uses as many as the tolerance needs, up to 1,024, and warns if that is
             not enough.
         tolerance: See above.
-        tokenizer: For a model; a task has its own.
+        tokenizer: The tokenizer of a model; a task has its own.
 
     Example:
         ```python
@@ -202,20 +202,22 @@ def attributions(
     view = Attributions(row.tokens, values, answer, score, least, count)
     if steps is None and abs(view.gap) > tolerance * (1 + abs(score - least)):
         warnings.warn(
-            f"The attributions miss the logits' difference of {score - least:.3f} by {view.gap:+.3f} after {count} "
-            "steps; pass more steps, or another baseline.",
+            f"The sum of the attributions is off by {view.gap:+.3f} from the logits' difference of "
+            f"{score - least:.3f} after {count} steps; pass more steps, or another baseline.",
             stacklevel=2,
         )
     return view
 
 
-def from_token_vectors(model: keras.Model, inputs: dict[str, np.ndarray], answer: ChosenAnswer):
-    """The model from its token vectors on, as a function `[S, T, E]` → `[S]`, and the vectors of the row `[T, E]`."""
+def from_token_vectors(
+    model: keras.Model, inputs: dict[str, np.ndarray], answer: ChosenAnswer
+) -> tuple[Callable[[Any], Any], np.ndarray]:
+    """The part of the model after its token vectors, from `[S, T, E]` to `[S]`, and the vectors of a row, `[T, E]`."""
     symbol = model.get_layer("embeddings").input[0]
     vectors = keras.Model(model.input, symbol)(inputs, training=False)[0]
     upper = keras.Model({**model.input, symbol.name: symbol}, model.output)
 
-    def function(points):
+    def function(points: Any) -> Any:
         points = ops.convert_to_tensor(points)
         count = points.shape[0]
         rows = {name: ops.repeat(ops.convert_to_tensor(value), count, axis=0) for name, value in inputs.items()}
@@ -224,7 +226,9 @@ def from_token_vectors(model: keras.Model, inputs: dict[str, np.ndarray], answer
     return function, ops.convert_to_numpy(ops.cast(vectors, "float32"))
 
 
-def _baseline_vectors(model, row: TokenRow, vectors, baseline, tokenizer):
+def _baseline_vectors(
+    model: keras.Model, row: TokenRow, vectors: np.ndarray, baseline: str, tokenizer: BertTokenizer
+) -> np.ndarray:
     if baseline not in BASELINES:
         raise ValueError(f"baseline={baseline!r}: expected one of {', '.join(map(repr, BASELINES))}.")
     if baseline == "zero":
@@ -235,5 +239,5 @@ def _baseline_vectors(model, row: TokenRow, vectors, baseline, tokenizer):
     return np.where(np.array(row.special)[:, None], vectors, filler)
 
 
-def _signed(value, digits=2):
+def _signed(value: float, digits: int = 2) -> str:
     return f"{value:+.{digits}f}".replace("-", "−")

@@ -1,7 +1,7 @@
-"""A task, or a model with its tokenizer, and a text → the one row of tokens that the model reads.
+"""Tokenize a text exactly as a task or a model reads it.
 
-Takes what a task's `predict` takes, gives tokens by name with the model's three inputs. A room of its own because every
-view must show the very tokens that the model sees: a tagger tokenizes word by word, a relation has markers.
+Takes an input of a task's `predict`; gives a `TokenRow`, the tokens with the model's three inputs. Tasks differ: a
+tagger tokenizes word by word, a relation has markers.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ class TokenRow:
     """One row as the model reads it.
 
     Args:
-        tokens: The pieces, special ones included.
+        tokens: The pieces, including special ones.
         inputs: `token_ids`, `segment_ids`, `padding_mask`, int32 `[1, T]`.
-        special: Which tokens the text did not bring: `[CLS]`, `[SEP]`, `[PAD]`.
+        special: Which tokens are not from the text: `[CLS]`, `[SEP]`, `[PAD]`.
     """
 
     tokens: tuple[str, ...]
@@ -38,34 +38,38 @@ class TokenRow:
         return len(self.tokens)
 
     def padded(self, length: int, pad: tuple[int, str]) -> "TokenRow":
-        """The same with `[PAD]`, as `(id, token)`, up to a length."""
+        """Return the row padded to a length; `pad` is the padding token as `(id, token)`."""
         more = length - len(self)
         if more < 0:
-            raise ValueError(f"sequence_length={length}: the text has {len(self)} tokens; expected no less.")
+            raise ValueError(
+                f"sequence_length={length}: the text has {len(self)} tokens; expected at least {len(self)}."
+            )
         fills = {"token_ids": pad[0], "segment_ids": 0, "padding_mask": 0}
         inputs = {name: np.pad(self.inputs[name], ((0, 0), (0, more)), constant_values=fills[name]) for name in fills}
         return TokenRow((*self.tokens, *[pad[1]] * more), inputs, (*self.special, *[True] * more))
 
 
 def open_model(source: Any, tokenizer: BertTokenizer | None = None) -> tuple[keras.Model, BertTokenizer]:
-    """The model and the tokenizer of a task, or those given."""
+    """Return the model and the tokenizer of a task, or the given ones."""
     if isinstance(source, Task):
         return source.model, source.tokenizer if tokenizer is None else tokenizer
     if not isinstance(source, keras.Model):
-        raise TypeError(f"{type(source).__name__} is neither a task nor a model; expected one of these to look into.")
+        raise TypeError(f"source is a {type(source).__name__}; expected a task or a model.")
     if tokenizer is None:
-        raise ValueError("A model alone reads no text; pass tokenizer=…, which load_encoder gives beside the model.")
+        raise ValueError(
+            "source is a model, which has no tokenizer; pass tokenizer=…, which load_encoder returns with the model."
+        )
     return source, tokenizer
 
 
 def read_row(source: Any, text: Any, tokenizer: BertTokenizer | None = None) -> TokenRow:
-    """The row of a text. Longer texts are cut to what the task reads at once.
+    """Tokenize a text into a row. A text that is too long for one row of the task is cut.
 
     Args:
         source: A task, or a model.
         text: A string; a pair of strings, such as a question and its context; for a tagger also a list of words; for a
             relation a text with tags.
-        tokenizer: For a model.
+        tokenizer: The tokenizer of a model.
 
     Example:
         ```python
@@ -76,7 +80,7 @@ def read_row(source: Any, text: Any, tokenizer: BertTokenizer | None = None) -> 
     limit = getattr(source, "sequence_length", encoder_config(model).max_sequence_length)
     if isinstance(source, RelationClassifier):
         tokenized, _ = source.pack([marked_or_error(text, 1)])
-    elif hasattr(source, "splitting"):  # a task that tags words
+    elif hasattr(source, "splitting"):  # the task tags words
         splitting = "words" if source.splitting == "auto" else source.splitting
         words = [word for word, _, _ in locate_words(text, splitting)[1]]
         tokenized, _ = tokenize_words(tokenizer, [words])
@@ -86,7 +90,7 @@ def read_row(source: Any, text: Any, tokenizer: BertTokenizer | None = None) -> 
 
 
 def as_row(tokenized: TokenizedTexts, tokenizer: BertTokenizer) -> TokenRow:
-    """The first of tokenized texts as a row."""
+    """The first of some tokenized texts as a row."""
     ids, splits, second_begins = tokenized.packed()
     ids = ids[: splits[1]]
     places = np.arange(len(ids))
@@ -98,13 +102,13 @@ def as_row(tokenized: TokenizedTexts, tokenizer: BertTokenizer) -> TokenRow:
     return TokenRow(
         tuple(tokenizer.id_to_token(int(index)) for index in ids),
         {name: np.asarray(values, np.int32)[None] for name, values in inputs.items()},
-        # By place, not by id: what a text says is text, a typed [SEP] too.
+        # By position, not by id: a [SEP] that is written in the text is text.
         tuple(bool(special) for special in np.isin(places, [0, second_begins[0] - 1, len(ids) - 1])),
     )
 
 
 def join_words(tokens: Sequence[str]) -> list[list[int]]:
-    """The places of the pieces of each word.
+    """Group the indices of tokens by word.
 
     Example:
         >>> join_words(["[CLS]", "un", "##able", "!"])
@@ -119,7 +123,7 @@ def join_words(tokens: Sequence[str]) -> list[list[int]]:
     return words
 
 
-def _sides(text):
+def _sides(text: Any) -> tuple[list[str], ...]:
     if isinstance(text, str):
         return ([text],)
     if isinstance(text, Sequence) and len(text) == 2 and all(isinstance(part, str) for part in text):

@@ -1,8 +1,4 @@
-"""What all views share: a value that shows itself in a browser, in a notebook and as a picture.
-
-Takes what a subclass draws, gives a page that needs nothing from outside, or a PNG. A room of its own because escaping,
-files and the late import of Matplotlib must be right once, for every view.
-"""
+"""The base class of all views: a value that displays itself in a browser, in a notebook and as a picture."""
 
 import functools
 import html
@@ -27,17 +23,17 @@ _STYLE = f"""
 """
 _PAGE_STYLE = f"body {{ margin: 0; background: {FAINT}; }} .kb-view {{ margin: 24px auto; width: fit-content; }}"
 
-# Fonts that have what Matplotlib's own has not, where they are installed.
+# Fonts with characters that Matplotlib's default font does not have; used if they are installed.
 _FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "Arial Unicode MS")
 
 
 class View(ABC):
-    """Something to look at. `html()` gives a page, `save` writes it or a PNG, and a notebook shows it as it is."""
+    """A view: `html()` gives a page, `save` writes it or a PNG, and a notebook displays it."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """One line that says what is shown."""
+        """One line that says what the view shows."""
 
     @property
     def subtitle(self) -> str:
@@ -53,7 +49,7 @@ class View(ABC):
         """The view as a Matplotlib figure, from `new_figure`."""
 
     def html(self) -> str:
-        """A whole page: one file without scripts, fonts or pictures from outside."""
+        """A self-contained page: one file without external scripts, fonts or pictures."""
         return (
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(self.title)}</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -65,7 +61,7 @@ class View(ABC):
         return f'<div class="kb-view"><style>{_STYLE}</style><h2>{escape(self.title)}</h2>{under}\n{self._body()}</div>'
 
     def save(self, path: str | os.PathLike) -> Path:
-        """Write `….html` or `….png` (extra `plots`), whole or not at all; gives the path.
+        """Write `….html` or `….png` (extra `plots`) and return the path. The file is written completely or not at all.
 
         Example:
             ```python
@@ -82,14 +78,14 @@ class View(ABC):
     def _png(self) -> bytes:
         buffer = io.BytesIO()
         with warnings.catch_warnings():
-            # Signs that no installed font has are drawn as boxes; the HTML has them all.
+            # Characters that no installed font has are drawn as boxes; the HTML has them all.
             warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
             self._draw().savefig(buffer, format="png", dpi=160, facecolor="white", bbox_inches="tight", pad_inches=0.15)
         return buffer.getvalue()
 
 
 def escape(text: str) -> str:
-    """A text as HTML and as the value of an attribute.
+    """Escape a text for HTML, also for attribute values.
 
     Example:
         >>> escape('<b> & "c"')
@@ -99,7 +95,7 @@ def escape(text: str) -> str:
 
 
 def new_figure(width: float, height: float, title: str) -> Any:
-    """An empty Matplotlib figure in inches, with its heading. It belongs to no window and no global state."""
+    """Make an empty Matplotlib figure with a title; sizes are in inches. It uses no window and no global state."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -113,13 +109,13 @@ def new_figure(width: float, height: float, title: str) -> Any:
 
 
 def set_spacing(figure: Any, **spacing: float) -> None:
-    """How much room Matplotlib leaves between the parts of a picture, in inches."""
+    """Set the space that Matplotlib leaves between the parts of a picture, in inches."""
     figure.get_layout_engine().set(**spacing)
 
 
 @functools.cache
 def font_families() -> list[str]:
-    """Matplotlib's own font, and installed ones that have more signs."""
+    """Matplotlib's default font, and installed fonts with more characters."""
     from matplotlib import font_manager, rcParams
 
     installed = set(font_manager.get_font_names())

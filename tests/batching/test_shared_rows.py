@@ -182,7 +182,7 @@ def test_bad_input_is_refused():
         packed_batches(tokenized, np.arange(4), batch_size=2, shape=PackedShape(1, 3), seed=0)
     with pytest.raises(ValueError, match="batch_size=0"):
         packed_shape(tokenized.lengths, batch_size=0)
-    with pytest.raises(ValueError, match="labels has shape"):
+    with pytest.raises(ValueError, match="labels have shape"):
         batches_of(tokenized, np.arange(3))
     with pytest.raises(ValueError, match="packed=True"):
         with_example_starts(bert_encoder(TINY))
@@ -230,7 +230,7 @@ def test_bad_groups_are_refused():
     tokenized = random_texts(5)
     with pytest.raises(ValueError, match="5 texts and group=2: expected whole groups"):
         packed_shape(tokenized.lengths, batch_size=2, group=2)
-    with pytest.raises(ValueError, match="labels has shape"):
+    with pytest.raises(ValueError, match="labels have shape"):
         packed_batches(random_texts(4), np.arange(4), batch_size=2, shape=PackedShape(2, 20), seed=0, group=2)
 
 

@@ -135,7 +135,7 @@ def test_a_name_that_the_hub_does_not_know(hub, tmp_path):
 
 def test_no_network(hub, model, tmp_path):
     nobody = "http://127.0.0.1:9"
-    with pytest.raises(ConnectionError, match=r"could not be fetched from the hub .*Connect to the network and try"):
+    with pytest.raises(ConnectionError, match=r"could not be downloaded from the hub .*Connect to the network and try"):
         load_encoder("someone/tiny-bert", endpoint=nobody, cache_dir=tmp_path)
     load_model("someone/tiny-bert", endpoint=hub.address, cache_dir=tmp_path)
     copy, _ = load_model("someone/tiny-bert", endpoint=nobody, cache_dir=tmp_path)  # by what was fetched before
@@ -152,5 +152,5 @@ def test_what_is_no_name_is_not_asked_for(hub, tmp_path, name):
 
 def test_without_the_hub_library(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
-    with pytest.raises(ImportError, match="fetching a model by name needs huggingface_hub: pip install"):
+    with pytest.raises(ImportError, match="downloading a model by name needs huggingface_hub: pip install"):
         load_encoder("someone/tiny-bert")

@@ -90,7 +90,7 @@ def test_encoder_is_found_under_heads(tmp_path):
 def test_missing_pooler_is_said(tmp_path):
     model = tiny_model(("masked_lm",))
     save_pretrained(model, tmp_path / "model")
-    with pytest.warns(UserWarning, match="has no pooler.*pooled_output comes from fresh random weights"):
+    with pytest.warns(UserWarning, match="has no pooler.*pooled_output comes from new random weights"):
         encoder, _ = load_encoder(tmp_path / "model", seed=3)
     assert_same_weights_of(encoder.get_layer("block_1"), model.get_layer("block_1"))
 
@@ -109,7 +109,7 @@ def assert_same_weights_of(first, second):
 def test_configs_survive(tmp_path, format, changes):
     config = TINY.replace(**{"activation": "gelu_tanh", **changes})
     if format == "keras_hub" and config.activation == "relu":
-        with pytest.raises(CheckpointError, match="BertBackbone has no .*activation='relu'"):
+        with pytest.raises(CheckpointError, match="BertBackbone of keras-hub has no .*activation='relu'"):
             save_pretrained(bert_encoder(config), tmp_path / "model", format=format)
         return
     save_pretrained(bert_encoder(config), tmp_path / "model", format=format)
@@ -124,7 +124,7 @@ def test_classifier_dropout_survives(tmp_path, format):
 
 
 def test_approximations_are_said(tmp_path):
-    with pytest.warns(UserWarning, match="keras-hub's BertBackbone computes GELU by its tanh form"):
+    with pytest.warns(UserWarning, match="keras-hub's BertBackbone computes GELU in its tanh form"):
         save_pretrained(bert_encoder(TINY), tmp_path / "hub", format="keras_hub")
     odd = bert_encoder(TINY.replace(layer_norm_epsilon=1e-5))
     with pytest.warns(UserWarning, match="Google's BERT has a layer_norm_epsilon of 1e-12"):
@@ -179,7 +179,7 @@ def test_a_failed_save_leaves_everything_as_it_was(tmp_path):
     save_pretrained(first, tmp_path / "model")
     too_large = BertTokenizer([*VOCABULARY, *map(str, range(40))])
     for place in ("model", "new"):
-        with pytest.raises(CheckpointError, match="tokenizer has 50 tokens, the model 40"):
+        with pytest.raises(CheckpointError, match="tokenizer has 50 tokens, but the model has 40"):
             save_pretrained(tiny_model(seed=2), tmp_path / place, tokenizer=too_large)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model"]
     assert_same_weights(first, load_encoder(tmp_path / "model")[0])
@@ -188,7 +188,7 @@ def test_a_failed_save_leaves_everything_as_it_was(tmp_path):
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.weights.h5", "model.safetensors.index.json"])
 def test_weights_of_another_form_are_not_mixed_up(tmp_path, name):
     (tmp_path / name).write_bytes(b"")
-    with pytest.raises(FileExistsError, match=f"holds a model in another form .{name}"):
+    with pytest.raises(FileExistsError, match=f"holds a model of another format .{name}"):
         save_pretrained(tiny_model(), tmp_path)
 
 
@@ -200,7 +200,7 @@ def test_what_cannot_be_saved_is_said(tmp_path):
     with pytest.raises(CheckpointError, match="No format has a name for these weights of the model: mine/kernel"):
         save_pretrained(keras.Model(encoder.input, extra), tmp_path / "model")
     cut = keras.Model(encoder.input, encoder.output["hidden_states"][1])
-    with pytest.raises(CheckpointError, match="has no layers block_1, and its config says"):
+    with pytest.raises(CheckpointError, match="has no layers block_1, but its config says"):
         save_pretrained(cut, tmp_path / "model")
     with pytest.raises(ValueError, match="2 labels for a model with 3 classes"):
         save_pretrained(tiny_model(("classification",)), tmp_path / "model", labels=["a", "b"])

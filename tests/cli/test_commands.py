@@ -18,6 +18,7 @@ from keras_bert.cli.commands.completion import SHELLS
 from keras_bert.cli.help_page import group_commands
 from keras_bert.model.config import BertConfig
 from keras_bert.model.heads import bert_model
+from keras_bert.pretraining.budget import Timings
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices
 
@@ -101,6 +102,29 @@ def test_pretrain_from_text_to_model(tmp_path, capsys, monkeypatch):
     assert run_json(capsys, *words) == result  # nothing left to do
 
 
+@pytest.mark.slow
+def test_pretrain_within_a_budget(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib")
+    options = Devices.compile_options
+    monkeypatch.setattr(Devices, "compile_options", lambda *a, **k: {**options(*a, **k), "jit_compile": False})
+    monkeypatch.setattr("keras_bert.pretraining.corpus.writing._count_cores", lambda: 1)
+    monkeypatch.setattr("keras_bert.pretraining.budget._measure", lambda *a: Timings(step=100.0, check=1.0, once=1.0))
+    corpus = write_corpus(tmp_path / "corpus.txt", 240, seed=1)
+    sizes = ["--size", "tiny", "--batch-size", 4, "--vocabulary-size", 60, "--sequence-length", 16]
+    words = ["pretrain", corpus, tmp_path / "out", *sizes]
+    result = run_json(capsys, *words, "--budget", "30m")
+    assert result["step"] == 16
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())["plan"]
+    assert (plan["steps"], plan["save_every"]) == (16, 8)
+    assert (plan["learning_rate"], plan["warmup"], plan["dropout"], plan["initial"]) == (2e-3, 0.05, 0.0, "neighbours")
+    assert (plan["mask_rate"], plan["final_mask_rate"]) == (0.3, 0.15)
+    assert run_json(capsys, *words, "--budget", "30m") == result  # nothing left to do
+    assert main([*map(str, words), "--budget", "1h"]) == 1
+    assert "was begun with a budget of 1,800 s" in capsys.readouterr().err
+    assert main([*map(str, [*words[:2], tmp_path / "other", *words[3:]]), "--budget", "5m"]) == 1
+    assert "The budget of 300 s is too short" in capsys.readouterr().err
+
+
 def test_pretrain_refuses_bad_flags(tmp_path, capsys):
     corpus, out = write_corpus(tmp_path / "corpus.txt", 60, seed=0), tmp_path / "out"
 
@@ -110,6 +134,9 @@ def test_pretrain_refuses_bad_flags(tmp_path, capsys):
         return capsys.readouterr().err
 
     assert "'512' is no phase; expected LENGTH:STEPS" in fails("--phases", "128:100,512")
+    assert "'1hour' is no duration; expected a number with d, h, m or s" in fails("--budget", "1hour")
+    assert "not allowed with argument" in fails("--budget", "1h", "--steps", 100)
+    assert "final_mask_rate=2.0 is not a share of the tokens" in fails("--final-mask-rate", 2)
     assert "invalid choice: 'huge'" in fails("--size", "huge")
     assert "steps=7 must be a multiple of save_every=2" in fails("--steps", 7, "--save-every", 2)
     assert "batch_size=32 must be a multiple of accumulation=3" in fails("--accumulation", 3)
@@ -132,7 +159,7 @@ def test_errors_are_one_line_and_exit_1(tmp_path, capsys):
     error = capsys.readouterr().err
     assert error.startswith("keras-bert: ")
     assert "Traceback" not in error
-    with pytest.raises(ValueError, match="is no model directory"):
+    with pytest.raises(ValueError, match="is not a model directory"):
         main(["info", str(tmp_path), "--debug"])
 
 
@@ -202,8 +229,8 @@ def test_every_command_has_flags_and_an_example_that_parses(name):
 
 def test_wrong_usage_exits_2(capsys):
     for words, message in (
-        (["fintune"], "there is no command 'fintune'; did you mean finetune? keras-bert --help lists them all"),
-        (["xyzzy"], "there is no command 'xyzzy'; keras-bert --help lists them all"),
+        (["fintune"], "There is no command 'fintune'. Did you mean finetune? See keras-bert --help for all commands."),
+        (["xyzzy"], "There is no command 'xyzzy'. See keras-bert --help for all commands."),
         (["info"], "the following arguments are required: model"),
         (["info", "x", "--jsn"], "unrecognized arguments: --jsn"),
     ):

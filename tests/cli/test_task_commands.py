@@ -61,7 +61,7 @@ def test_predict_answers(finetuned, capsys):
     assert lines == ["a fine cast", "", "it is poor"]
     capsys.readouterr()
     assert main(["predict", str(finetuned / "model"), "one", "two", "--pair", "three"]) == 1
-    assert "--pair goes with one text, and there are 2" in capsys.readouterr().err
+    assert "--pair is for one text, and there are 2" in capsys.readouterr().err
     assert main(["predict", str(finetuned / "model"), "one", "--pair", "two"]) == 1
     assert "this classifier was trained on single texts" in capsys.readouterr().err
 
@@ -85,7 +85,7 @@ def test_evaluate_prints_a_table_and_writes_json(finetuned, capsys):
         (["evaluate", "{model}", "{dev}"], "text"),  # its column is called sentence
         (["finetune", "{dev}", "{out}", "--text", "sentense"], "sentense"),
         (["finetune", "{missing}", "{out}"], "missing.tsv"),
-        (["finetune", "{dev}", "{out}", "--average", "--seeds", "3"], "two or more runs"),
+        (["finetune", "{dev}", "{out}", "--average", "--seeds", "3"], "two or more seeds"),
     ],
 )
 def test_bad_input_is_one_clear_line(finetuned, capsys, arguments, words):
@@ -200,10 +200,10 @@ def test_nothing_to_hold_out_is_said(tmp_path, capsys):
     command = ["finetune", str(data), str(tmp_path / "model"), "--model", str(pretrained_directory())]
     data.write_text("text\tlabel\n" + "".join(f"good\tname {row}\n" for row in range(20)), encoding="utf-8")
     assert main(command) == 1
-    assert "No row can be held out: each of the 20 labels has one example" in capsys.readouterr().err
+    assert "No row can be held out: each of the 20 labels has only one example" in capsys.readouterr().err
     data.write_text("text\tlabel\ngood\tyes\n", encoding="utf-8")
     assert main(command) == 1
-    assert "There is 1 row; expected at least 2, or --validation" in capsys.readouterr().err
+    assert "There is 1 row; expected at least 2, or a --validation" in capsys.readouterr().err
 
 
 # === Scores and flags ===

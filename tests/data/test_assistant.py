@@ -141,7 +141,7 @@ def test_neighbouring_slots_begin_anew():
 @pytest.mark.parametrize(
     ("slots", "message"),
     [
-        ([Slot("time", 8, 11, "six")], "characters start to end are 'at '"),
+        ([Slot("time", 8, 11, "six")], "text[start:end] is 'at '"),
         ([Slot("time", 11, 13, "si")], "must begin and end where a word does"),
         ([Slot("time", 10, 14, " six")], "must begin and end where a word does"),
         ([Slot("time", 11, 14, "six"), Slot("date", 5, 7, "me")], "out of order"),
@@ -167,22 +167,22 @@ def test_read_utterances(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("", "1 column(s), expected 2"),
-        ("set_alarm wake me", "1 column(s), expected 2"),
-        ("set_alarm\twake\tme", "3 column(s), expected 2"),
-        ("\twake me", "intent '' is not a name"),
-        ("Set Alarm\twake me", "intent 'Set Alarm' is not a name"),
-        ("set_alarm\t", "is empty or has spaces"),
-        ("set_alarm\twake  me", "is empty or has spaces"),
-        ("set_alarm\twake me ", "is empty or has spaces"),
-        ("set_alarm\twake me at [six](time", "a square bracket is left over"),
-        ("set_alarm\twake me at [six] (time)", "a square bracket is left over"),
-        ("set_alarm\twake me at [half [past](x) six](time)", "a square bracket is left over"),
-        ("set_alarm\twake me at six](time)", "a square bracket is left over"),
+        ("", "There are 1 columns; expected 2"),
+        ("set_alarm wake me", "There are 1 columns; expected 2"),
+        ("set_alarm\twake\tme", "There are 3 columns; expected 2"),
+        ("\twake me", "Intent '': expected a name"),
+        ("Set Alarm\twake me", "Intent 'Set Alarm': expected a name"),
+        ("set_alarm\t", "is empty, or has a space"),
+        ("set_alarm\twake  me", "is empty, or has a space"),
+        ("set_alarm\twake me ", "is empty, or has a space"),
+        ("set_alarm\twake me at [six](time", "A square bracket is left over"),
+        ("set_alarm\twake me at [six] (time)", "A square bracket is left over"),
+        ("set_alarm\twake me at [half [past](x) six](time)", "A square bracket is left over"),
+        ("set_alarm\twake me at six](time)", "A square bracket is left over"),
         ("set_alarm\twake me at [](time)", "marks no words"),
-        ("set_alarm\twake me at [six ](time)", "marks no words, or spaces"),
-        ("set_alarm\twake me at [six]()", "slot '' is not a name"),
-        ("set_alarm\twake me at [six](Time)", "slot 'Time' is not a name"),
+        ("set_alarm\twake me at [six ](time)", "marks no words, or a space"),
+        ("set_alarm\twake me at [six]()", "Slot '': expected a name"),
+        ("set_alarm\twake me at [six](Time)", "Slot 'Time': expected a name"),
         ("set_alarm\twake me at [six](time)ish", "must begin and end where a word does"),
     ],
 )
@@ -209,7 +209,7 @@ def test_a_file_that_is_not_utf8_is_named(tmp_path):
 
 
 def test_an_unknown_split_is_named():
-    with pytest.raises(ValueError, match="split='dev' is not one of 'train', 'validation', 'test'"):
+    with pytest.raises(ValueError, match="split='dev': expected one of 'train', 'validation', 'test'"):
         load_assistant("dev")
 
 

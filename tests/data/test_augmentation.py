@@ -205,13 +205,13 @@ def test_words_of_several_pieces_have_neighbours_on_request():
     ("call", "message"),
     [
         (lambda: replace_all("red"), "texts is one string"),
-        (lambda: replace_all(["red"], ["green", "blue"]), "texts has 1 texts, pairs 2"),
+        (lambda: replace_all(["red"], ["green", "blue"]), "There are 1 texts and 2 pairs"),
         (lambda: replace_all(["red"], keep="red"), "keep='red' is one string"),
         (lambda: replace_all(["red"], per_text=0), "per_text=0"),
         (lambda: replace_all(["red"], replace_rate=0.0), "replace_rate=0.0"),
         (lambda: MaskedLMProposals(bert_encoder(CONFIG), TOKENIZER), "has no MLM head .* NearestWords"),
         (lambda: NearestWords(bert_encoder(CONFIG), TOKENIZER, top_k=0), "top_k=0"),
-        (lambda: NearestWords(bert_encoder(TINY.replace(vocabulary_size=8)), TOKENIZER), "The model knows 8 tokens"),
+        (lambda: NearestWords(bert_encoder(TINY.replace(vocabulary_size=8)), TOKENIZER), "The model has 8 tokens"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -92,7 +92,7 @@ def test_nine_tasks_and_their_names():
         *("MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"),
     }
     assert glue_task("sst_2") is glue_task("SST2") is glue_task(GLUE["SST-2"]) is GLUE["SST-2"]
-    with pytest.raises(ValueError, match="'SQuAD' is no task of GLUE; they are CoLA"):
+    with pytest.raises(ValueError, match="'SQuAD' is not a task of GLUE; choose one of CoLA"):
         glue_task("SQuAD")
     with pytest.raises(ValueError, match="RTE has no split 'validation'; it has train, dev, test"):
         read_glue("RTE", ".", "validation")
@@ -188,7 +188,7 @@ def test_submission_files(tmp_path, task, split, predictions, file, words):
 def test_submissions_that_cannot_be(tmp_path):
     with pytest.raises(ValueError, match="2 predictions, but RTE test has 3,000 examples"):
         write_submission("RTE", [0, 1], tmp_path)
-    with pytest.raises(ValueError, match="RTE dev is not submitted; splits that are: test"):
+    with pytest.raises(ValueError, match="RTE dev is not submitted; choose one of test"):
         write_submission("RTE", [0, 1], tmp_path, split="dev")
     with pytest.raises(ValueError, match=r"predictions\[1\] is 'neutral', which is not among the names"):
         write_submission("RTE", ["entailment", "neutral"], tmp_path, check_size=False)

@@ -246,18 +246,18 @@ def test_empty_texts_can_be_kept(tmp_path):
         ("a.tsv", "text\nx\n", {}, "label=None for a file without labels"),
         ("a.tsv", "text\ttext\tlabel\n", {}, "2 columns named 'text'"),
         ("a.tsv", "text\tlabel\n", {}, "No usable row"),
-        ("a.tsv", "x\ty\n", {"header": False}, "header=False leaves columns without names"),
-        ("a.tsv", "x\ty\n", {"header": "yes"}, "header='yes' is none of"),
+        ("a.tsv", "x\ty\n", {"header": False}, "header=False: the columns have no names"),
+        ("a.tsv", "x\ty\n", {"header": "yes"}, "header='yes': expected True, False"),
         ("a.tsv", "x\ty\n", {"text": -1}, "count from 0"),
-        ("a.tsv", "x\ty\n", {"format": "xml"}, "format='xml' is not one of"),
+        ("a.tsv", "x\ty\n", {"format": "xml"}, "format='xml': expected one of"),
         ("a.tsv", "x\ty\n", {"delimiter": ";"}, "delimiter=';' is for CSV"),
         ("a.tsv", "x\ty\n", {"numeric": True, "label_separator": "|"}, "numeric=True reads one number"),
         ("a.tsv", "x\ty\n", {"label_separator": ""}, "separates nothing"),
-        ("a.xls", "x\ty\n", {}, "ends in none of"),
-        ("a.json", "[1", {}, "no JSON document"),
+        ("a.xls", "x\ty\n", {}, "does not end in one of"),
+        ("a.json", "[1", {}, "not a JSON document"),
         ("a.json", "7", {}, "expected a list or a dictionary"),
         ("a.tsv", "text\tlabel\n".encode("utf-16"), {}, "UTF-16; save it as UTF-8"),
-        ("a.tsv.gz", b"\x1f\x8b\x08 and no more", {}, "no whole gzip file"),
+        ("a.tsv.gz", b"\x1f\x8b\x08 and no more", {}, "not a complete gzip file"),
     ],
 )
 def test_clear_errors(tmp_path, name, content, options, message):
@@ -270,7 +270,7 @@ def test_no_file_at_all(tmp_path):
         read_rows([])
     with pytest.raises(FileNotFoundError, match="missing.tsv"):
         read_rows(tmp_path / "missing.tsv")
-    with pytest.raises(FileNotFoundError, match="trian is not there"):  # not: "ends in none of .tsv, …"
+    with pytest.raises(FileNotFoundError, match="trian does not exist"):  # not: "does not end in one of .tsv, …"
         read_rows(tmp_path / "trian")
 
 

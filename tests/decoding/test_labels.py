@@ -19,7 +19,7 @@ def test_labels_come_likeliest_first():
 
 
 def test_wrong_number_of_labels_is_named():
-    with pytest.raises(ValueError, match=r"shape \(3,\) but there are 2 labels"):
+    with pytest.raises(ValueError, match=r"shape \(3,\), but there are 2 labels"):
         rank_labels(np.zeros(3), ["a", "b"])
 
 

@@ -92,7 +92,7 @@ def test_nothing_to_fit_stands_at_a_bound():
     logits = np.array([[3.0, 0.0], [0.0, 2.0]])
     assert fit_temperature(logits, [0, 1]) == pytest.approx(0.01)
     assert fit_temperature(logits, [1, 0]) == pytest.approx(100.0)
-    assert "stands at its bound" in str(calibration_report(logits, [1, 0]))
+    assert "is at its bound" in str(calibration_report(logits, [1, 0]))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_nothing_to_fit_stands_at_a_bound():
     [
         (np.zeros((0, 2)), np.zeros(0, int), "at least one example and two classes"),
         (np.zeros((2, 1)), [0, 0], "at least one example and two classes"),
-        (np.zeros((2, 2)), [0], r"shape \(2, 2\) and labels \(1,\)"),
+        (np.zeros((2, 2)), [0], r"shape \(2, 2\) and the labels \(1,\)"),
         (np.array([[0.0, 1.0], [np.nan, 1.0]]), [0, 1], "NaN or infinity in 1 rows, the first at 1"),
         (np.zeros((2, 2)), [0, 2], "class numbers from 0 to 1"),
         (np.zeros((2, 2)), [0.0, 1.0], "class numbers from 0 to 1"),
@@ -113,9 +113,9 @@ def test_clear_errors(logits, labels, message):
 
 
 def test_logits_are_no_probabilities():
-    with pytest.raises(ValueError, match=r"of logits pass softmax\(logits\)"):
+    with pytest.raises(ValueError, match=r"For logits pass softmax\(logits\)"):
         expected_calibration_error(np.array([[3.0, -2.0]]), [0])
-    with pytest.raises(ValueError, match="temperature=0 must be above 0"):
+    with pytest.raises(ValueError, match="temperature=0: expected a number above 0"):
         scaled_probabilities(np.zeros((1, 2)), 0)
     with pytest.raises(ValueError, match="bins=0"):
         expected_calibration_error(np.array([[0.5, 0.5]]), [0], bins=0)

@@ -78,15 +78,15 @@ def test_one_class_only_is_said():
         ([], [], ["a"], "0 labels and 0 predictions"),
         (["a"], ["a", "a"], ["a"], "1 labels and 2 predictions"),
         (["a"], ["x"], ["a", "b"], r"predictions\[0\] is 'x', which is not among the names \['a', 'b'\]"),
-        (["a", None], ["a", "a"], ["a"], "labels must be class names, class numbers or scores"),
+        (["a", None], ["a", "a"], ["a"], "expected class names, class numbers or scores"),
         ([0, 2], [0, 1], ["a", "b"], r"labels\[1\] is class 2, but there are 2 names"),
         ([0, 1], [0, -1], ["a", "b"], r"predictions\[1\] is class -1"),
-        ([0, 1], [0.0, math.nan], ["a", "b"], "predictions hold NaN or infinity in 1 rows, the first at 1"),
+        ([0, 1], [0.0, math.nan], ["a", "b"], "predictions have NaN or infinity in 1 rows, the first at 1"),
         ([0, 1], [[0.1, 0.2], [math.nan, math.nan]], ["a", "b"], "the first at 1: the model has diverged"),
         ([0, 1], [0.3, 0.7], ["a", "b"], "expected one class for each example or scores"),
         ([0, 1], [[1, 2, 3], [1, 2, 3]], ["a", "b"], r"shape \(2, 3\)"),
-        ([0, 1], [0, 1], None, "class numbers say nothing without names"),
-        ([0, 1], [0, 1], ["a", "a"], "must hold every class once"),
+        ([0, 1], [0, 1], None, "Class numbers need names"),
+        ([0, 1], [0, 1], ["a", "a"], "expected every class once"),
     ],
 )
 def test_clear_errors(labels, found, names, message):
@@ -163,12 +163,12 @@ def test_multilabel_without_any_label():
 @pytest.mark.parametrize(
     ("labels", "found", "message"),
     [
-        ([], [], "not none"),
+        ([], [], "at least one"),
         ([("a",)], [(), ()], "1 labels and 2 predictions"),
         ([("a",)], [("c",)], r"predictions\[0\] holds 'c'"),
         (["a"], [("a",)], r"labels\[0\] is 'a', expected a collection of names such as \('a',\)"),
         ([("a",)], [[0.4, 0.9]], r"pass `probabilities >= 0.5`"),
-        ([("a",)], np.zeros((1, 3)), r"shape \(1, 3\), expected \[examples, 2\]"),
+        ([("a",)], np.zeros((1, 3)), r"shape \(1, 3\); expected \[examples, 2\]"),
     ],
 )
 def test_multilabel_clear_errors(labels, found, message):
@@ -198,8 +198,8 @@ def test_regression_that_is_not_defined():
     nearly = regression_report([1.0, 2.0, 3.0], [1.0, 1.0 + 1e-15, 1.0])
     assert "nearly constant" in str(nearly)
     for labels, found, message in (
-        ([], [], "not none"),
-        ([1.0], [math.nan], "predictions hold 1 values that are NaN"),
+        ([], [], "at least one"),
+        ([1.0], [math.nan], "predictions have 1 values that are NaN"),
         ([1.0, 2.0], [[1.0, 2.0], [3.0, 4.0]], "expected one number for each example"),
         ([1.0, 2.0], [1.0], "2 labels and 1 predictions"),
     ):

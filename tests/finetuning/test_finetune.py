@@ -501,7 +501,7 @@ def test_a_run_that_stops_early_says_so_and_does_not_go_on_after_a_kill(tmp_path
     assert not (tmp_path / "seed-0" / "result.json").exists()
     _, report = run(recipe, lambda model: pytest.fail("trains on"), directory=tmp_path)
     assert report.best.steps == 12 and report.score == 0.9
-    assert "stopped early after 3 of 6 epochs" in str(report) and "2 measurements without a gain" in str(report)
+    assert "stopped early after 3 of 6 epochs" in str(report) and "2 measurements without improvement" in str(report)
     assert "patience=None trains to the end" in str(report)
     for noted in (dataclasses.asdict(report)["runs"][0], json.loads((tmp_path / "seed-0/result.json").read_text())):
         assert (noted["stopped_early"], noted["epochs"], noted["planned_epochs"]) == (True, 3, 6)
@@ -609,7 +609,7 @@ def test_a_run_that_has_ended_is_not_trained_again_and_says_so(ended, capsys):
     state, report = ended
     first, again = fit(state, verbose=2)
     assert again.best == report.best and again.best.reused and not report.best.reused
-    assert "has ended: not trained again" in capsys.readouterr().out and "had ended before" in str(again)
+    assert "is finished: it is not trained again" in capsys.readouterr().out and "finished before" in str(again)
     fit(state, task=first)  # the model that the run made is no other one
     with pytest.raises(ValueError, match="starting weights changed .the model has been trained since: load it again"):
         fit(state, task=first, seeds=(1,))

@@ -1,7 +1,9 @@
 """The guides as data: a page's code blocks, links, paths and command lines, for `project/test_docs.py`.
 
 Takes Markdown, gives values. `<!-- run -->` before a Python block means that it runs and prints the `text` block behind
-it; `<!-- measured -->` before a paragraph or a table, that its numbers stand in `benchmarks/README.md`.
+it, and before a `bash` block that its commands run; `<!-- file: NAME.py -->`, that the block is a file of that name,
+which later blocks import; `<!-- measured -->` before a paragraph or a table, that its numbers stand in
+`benchmarks/README.md`.
 """
 
 import re
@@ -18,6 +20,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<code>.*?)^(?P=indent)```", re.DOTALL | re.MULTILINE
 )
+_FILE = re.compile(r"<!-- file: (?P<name>\w+\.py) -->\Z")
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _TOP = r"(?:keras_bert|export|examples|tests|benchmarks|docs)"
 _PATH = re.compile(rf"{_TOP}/[\w./*-]*|[A-Z]+\.md|setup\.py|mkdocs\.yml|Makefile|pyproject\.toml")
@@ -26,13 +29,17 @@ _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e-\d+)?")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: its language, its code without the page's indent, its line, whether it runs, what it prints."""
+    """A fenced block: its language, its code without the page's indent, its line, whether it runs, what it prints.
+
+    `file` is the name that it is to be saved under, where the page says one.
+    """
 
     language: str
     code: str
     line: int
     runs: bool = False
     output: str | None = None
+    file: str | None = None
 
 
 def read_blocks(page: Path) -> list[Block]:
@@ -41,12 +48,14 @@ def read_blocks(page: Path) -> list[Block]:
     found = list(_FENCE.finditer(text))
     blocks = []
     for match, follower in zip_longest(found, found[1:]):
-        runs = text[: match.start()].rstrip().endswith("<!-- run -->")
+        before = text[: match.start()].rstrip()
+        runs, file = before.endswith("<!-- run -->"), _FILE.search(before)
         is_output = follower is not None and follower["language"] == "text"
         adjacent = is_output and not text[match.end() : follower.start()].strip()
         output = textwrap.dedent(follower["code"]) if adjacent else None
         line = text.count("\n", 0, match.start()) + 1
-        blocks.append(Block(match["language"], textwrap.dedent(match["code"]), line, runs, output))
+        name = file and file["name"]
+        blocks.append(Block(match["language"], textwrap.dedent(match["code"]), line, runs, output, name))
     return blocks
 
 
@@ -68,13 +77,16 @@ def named_paths(page: Path) -> list[str]:
 
 def command_lines(page: Path) -> list[list[str]]:
     """What is typed at a prompt: each line of the blocks without a language and of `bash` ones, cut into words."""
-    lines = []
-    for block in read_blocks(page):
-        if block.language in ("", "bash", "console"):
-            joined = block.code.replace("\\\n", " ").splitlines()
-            lines += [_words(line) for line in joined if _is_command(line)]
+    blocks = [block for block in read_blocks(page) if block.language in ("", "bash", "console")]
+    lines = [words for block in blocks for words in block_commands(block)]
     inline = re.findall(r"`((?:keras-bert|make|python|pip install) [^`]+)`", prose(page))
     return lines + [_words(line) for line in inline if _is_command(line)]
+
+
+def block_commands(block: Block) -> list[list[str]]:
+    """The command lines of one block."""
+    joined = block.code.replace("\\\n", " ").splitlines()
+    return [_words(line) for line in joined if _is_command(line)]
 
 
 def _words(line):

@@ -22,7 +22,17 @@ CONFIG = BertConfig(
     intermediate_dim=64,
     max_sequence_length=32,
 )
-PLAN = PretrainingPlan(steps=60, batch_size=16, learning_rate=3e-3, save_every=6, strategy="one")
+PLAN = PretrainingPlan(
+    steps=60,
+    batch_size=16,
+    learning_rate=3e-3,
+    dropout=0.1,
+    initial="neighbours",
+    mask_rate=0.3,
+    final_mask_rate=0.15,
+    save_every=6,
+    strategy="one",
+)
 
 
 def write_tiny_examples(directory, documents=150, seed=0, pairs="next_sentence"):

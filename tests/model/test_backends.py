@@ -11,6 +11,7 @@ MODEL_TESTS = (
     "model/test_encoder.py",
     "model/test_dropout.py",
     "model/test_heads.py",
+    "model/test_neighbour_heads.py",
     "model/test_serialization.py",
     "pretraining/test_shared_rows.py",
     "tasks/test_cached_decoder.py",

@@ -43,7 +43,7 @@ def test_unknown_keys_raise_and_name_the_known_ones(tmp_path):
     (tmp_path / "config.json").write_text("not json")
     with pytest.raises(ValueError, match="is not JSON"):
         BertConfig.from_json(tmp_path / "config.json")
-    with pytest.raises(TypeError, match="mapping"):
+    with pytest.raises(TypeError, match="a dictionary of names"):
         BertConfig.from_dict([1])
 
 
@@ -71,5 +71,5 @@ def test_bad_values_are_named(changes, message):
 
 
 def test_unknown_preset_lists_the_presets():
-    with pytest.raises(ValueError, match="'huge'; there are: tiny, mini"):
+    with pytest.raises(ValueError, match="'huge'; choose one of tiny, mini"):
         BertConfig.preset("huge")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_bert.pretraining.masking import Masking, mask_batches
+from keras_bert.pretraining.masking import Masking, falling_rate, mask_batches
 from keras_bert.text.tokenizer import BertTokenizer
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -106,6 +106,24 @@ def test_masks_repeat_by_seed_and_change_by_pass():
     assert not np.array_equal(first[0], first[1])
     other = np.stack([b["token_ids"] for b in mask_batches(data, masking, seed=4)])
     assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "span"])
+def test_a_falling_rate_is_a_function_of_the_step(unit):
+    masking = Masking.for_tokenizer(TOKENIZER, unit=unit, max_predictions=39)
+    data = tf.data.Dataset.from_tensors(make_batch(400)).repeat(11)
+    rate = falling_rate(0.3, 0.15, steps=10)
+    whole = list(mask_batches(data, masking, seed=3, rate=rate).as_numpy_iterator())
+    ordinary = (make_batch(400)["token_ids"].numpy() >= len(SPECIAL)).sum()
+    shares = [batch["masked_weights"].sum() / ordinary for batch in whole]
+    np.testing.assert_allclose(shares, 0.3 - 0.015 * np.arange(11), atol=0.006)
+    assert {batch["masked_ids"].shape for batch in whole} == {(400, 39)}  # the shapes of a step do not change
+    later = list(mask_batches(data.skip(7), masking, seed=3, start=7, rate=rate).as_numpy_iterator())
+    for ours, theirs in zip(later, whole[7:], strict=True):
+        np.testing.assert_array_equal(ours["token_ids"], theirs["token_ids"])
+    constant = list(mask_batches(data.take(1), masking, seed=3, rate=falling_rate(0.15, 0.15, 10)).as_numpy_iterator())
+    plain = list(mask_batches(data.take(1), masking, seed=3).as_numpy_iterator())
+    np.testing.assert_array_equal(constant[0]["token_ids"], plain[0]["token_ids"])
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,16 @@ from places import HELPERS
 from pretraining_run import CONFIG, PLAN, TOKENIZER, write_tiny_examples
 
 from keras_bert.checkpoint import load_model
-from keras_bert.model.encoder import encoder_config
+from keras_bert.model.config import PRESETS, BertConfig
+from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.pretraining import records as run_records
-from keras_bert.pretraining.batches import training_batches, validation_batches
+from keras_bert.pretraining.batches import max_predictions, training_batches, validation_batches
+from keras_bert.pretraining.corpus.writing import write_examples
 from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.records import read_history
 from keras_bert.pretraining.report import write_report
 from keras_bert.pretraining.run import pretrain, pretrain_in_phases
+from keras_bert.text.tokenizer import BertTokenizer
 
 SHORT = replace(PLAN, steps=4, save_every=2)
 
@@ -206,9 +209,9 @@ def test_negatives_and_half_precision(examples, tmp_path):
     assert {array.dtype for array in weights_of(tmp_path / "model").values()} == {np.dtype("float32")}
 
 
-@pytest.mark.parametrize("packed", [False, True])
-def test_batches_from_a_later_step_are_those_of_the_whole(examples, packed):
-    plan = replace(PLAN, packed=packed)
+@pytest.mark.parametrize(("packed", "unit"), [(False, "token"), (False, "word"), (True, "token"), (True, "span")])
+def test_batches_from_a_later_step_are_those_of_the_whole(examples, packed, unit):
+    plan = replace(PLAN, packed=packed, mask_unit=unit)
 
     def batches(start, count):
         data = training_batches(examples, CONFIG, TOKENIZER, plan, start=start).take(count)
@@ -217,6 +220,55 @@ def test_batches_from_a_later_step_are_those_of_the_whole(examples, packed):
     whole, later = batches(0, 100), batches(90, 10)  # over the end of an epoch
     np.testing.assert_array_equal(np.stack(whole[90:]), np.stack(later))
     assert not np.array_equal(whole[0], whole[1])
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_mask_rate_falls_while_shapes_and_validation_stay(examples, validation, packed):
+    plan = replace(PLAN, packed=packed, mask_rate=0.4, final_mask_rate=0.2)
+
+    def share(batches):
+        inputs, labels, weights = zip(*batches, strict=True)
+        assert {tuple(label["mlm_logits"].shape[1:]) for label in labels} == {(13,)}  # 0.4 of 32 tokens, rounded up
+        ordinary = sum(np.isin(i["token_ids"], (0, 2, 3), invert=True).sum() for i in inputs)
+        return sum(w["mlm_logits"].numpy().sum() for w in weights) / ordinary
+
+    def at(step):
+        return share(training_batches(examples, CONFIG, TOKENIZER, plan, start=step).take(5))
+
+    assert at(0) == pytest.approx(0.4, abs=0.02)
+    assert at(30) == pytest.approx(0.3, abs=0.03)
+    assert at(100) == pytest.approx(0.2, abs=0.02)
+    assert share(validation_batches(validation, CONFIG, TOKENIZER, plan)) == pytest.approx(0.2, abs=0.02)
+    constant = replace(plan, mask_rate=0.15, final_mask_rate=None)
+    assert max_predictions(examples, constant) == 5 and constant.last_mask_rate == 0.15
+
+
+def test_the_learning_rate_goes_by_size(examples, tmp_path):
+    plan = PretrainingPlan(steps=500)
+    rates = [plan.for_config(BertConfig.preset(size)).learning_rate for size in PRESETS]
+    assert rates[:2] == [2e-3, 1e-3] and rates == sorted(rates, reverse=True) and rates[-1] >= 5e-5
+    assert replace(plan, learning_rate=3e-4).for_config(CONFIG).learning_rate == 3e-4
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_xla")
+def test_models_that_start_from_nothing_look_at_neighbours(examples, tmp_path):
+    plans = {name: replace(SHORT, learning_rate=0.0, initial=name) for name in ("neighbours", "random")}
+    for name, plan in plans.items():
+        pretrain(examples, tmp_path / name, CONFIG, TOKENIZER, plan, verbose=0)
+    expected = bert_encoder(CONFIG, initial="neighbours", seed=PLAN.seed)
+    ours, random = (weights_of(tmp_path / name / "model") for name in plans)
+    for weight in expected.weights:
+        np.testing.assert_array_equal(ours[weight.path], weight.numpy())
+    assert not np.array_equal(ours["embeddings/position"], random["embeddings/position"])
+    plan = json.loads((tmp_path / "neighbours" / "plan.json").read_text())["plan"]
+    assert (plan["initial"], plan["mask_rate"], plan["final_mask_rate"]) == ("neighbours", 0.3, 0.15)
+    # What a model starts from decides, not the plan.
+    still = replace(SHORT, learning_rate=0.0)
+    pretrain(examples, tmp_path / "on", None, TOKENIZER, still, start_from=tmp_path / "random" / "model", verbose=0)
+    np.testing.assert_array_equal(
+        weights_of(tmp_path / "on" / "model")["embeddings/position"], random["embeddings/position"]
+    )
 
 
 def test_validation_loses_nothing_on_one_device(validation):
@@ -287,8 +339,26 @@ def test_bad_input_is_named(examples, tmp_path):
         pretrain_in_phases([], tmp_path, CONFIG, TOKENIZER)
     with pytest.raises(ValueError, match="rows of 32 tokens, over max_sequence_length=16"):
         training_batches(examples, CONFIG.replace(max_sequence_length=16), TOKENIZER, PLAN)
+    with pytest.raises(ValueError, match="mask_rate=1.5 is not a share of the tokens"):
+        PretrainingPlan(steps=500, mask_rate=1.5)
+    with pytest.raises(ValueError, match="final_mask_rate=0 is not a share of the tokens"):
+        PretrainingPlan(steps=500, final_mask_rate=0)
+    with pytest.raises(ValueError, match="initial='zeros' is unknown"):
+        PretrainingPlan(steps=500, initial="zeros")
     with pytest.raises(ValueError, match="fewer than batch_size=100000; take a smaller batch"):
         training_batches(examples, CONFIG, TOKENIZER, replace(PLAN, batch_size=100_000))
+
+
+def test_a_corpus_smaller_than_the_vocabulary(tmp_path):
+    tokenizer = BertTokenizer([*TOKENIZER.vocabulary, *(f"x{number}" for number in range(9000))])
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n\n".join("w1 w2 w3 .\nw4 w5 ." for _ in range(50)))
+    write_examples(corpus, tmp_path / "examples", tokenizer, sequence_length=32, workers=1, progress=False)
+    config = CONFIG.replace(vocabulary_size=tokenizer.vocabulary_size)
+    with pytest.raises(
+        ValueError, match=r"tokens, fewer than the vocabulary has entries \(9,046\).*more text, .*smaller"
+    ):
+        pretrain(tmp_path / "examples", tmp_path / "run", config, tokenizer, PLAN)
 
 
 def test_the_history_has_the_same_names_without_next_sentences(tmp_path, without_xla):

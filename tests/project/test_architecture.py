@@ -1,6 +1,8 @@
 """Two rules hold the house up: imports point left and up, and the device runtime loads no TensorFlow."""
 
 import ast
+import importlib
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -156,3 +158,31 @@ def test_type_checkers_see_the_same_public_names(top):
     seen = [(alias.name, line.module) for line in block.body for alias in line.names if alias.name == alias.asname]
     assert sorted(seen) == sorted((name, f"{top}.{home}") for name, home in package._HOMES.items())
     assert set(package.__all__) - {"__version__"} == set(package._HOMES)
+
+
+PACKAGES_WITH_NAMES = (
+    "keras_bert.data",
+    "keras_bert.evaluation",
+    "keras_bert.tasks",
+    "keras_bert.text",
+    "export.compression",
+    "export.distillation",
+    "export.search",
+)
+
+
+@pytest.mark.parametrize("package", PACKAGES_WITH_NAMES)
+def test_names_of_packages_resolve(package):
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'; it has"):
+        module.nothing  # noqa: B018  asked for, to see the error
+
+
+def test_examples_and_guides_import_no_module_of_a_package():
+    """What users copy names `keras_bert`, `keras_bert.<package>` and `export.<package>`: modules may move."""
+    pages = [*(ROOT / "examples").rglob("*.py"), *(ROOT / "examples").rglob("*.ipynb"), *(ROOT / "docs").rglob("*.md")]
+    deep = re.compile(r"(?:from|import) (?:keras_bert|export)\.\w+\.\w+")
+    found = [f"{page.relative_to(ROOT)}: {m[0]}" for page in pages for m in deep.finditer(page.read_text("utf-8"))]
+    assert not found, "\n".join(found)

@@ -3,17 +3,19 @@
 import contextlib
 import doctest
 import io
+import os
 import re
 import subprocess
 import sys
 
 import pytest
 from doc_names import PageNames
-from doc_pages import PAGES, ROOT, command_lines, measured_numbers, named_paths, read_blocks, read_links
+from doc_pages import PAGES, ROOT, block_commands, command_lines, measured_numbers, named_paths, read_blocks, read_links
+from own_registries import own_registries
 
 import export
 import keras_bert
-from keras_bert.cli import make_parser
+from keras_bert.cli import main, make_parser
 
 COMMANDS = make_parser().commands.choices
 RUNNING = [page for page in PAGES if any(block.runs for block in read_blocks(page))]
@@ -64,16 +66,44 @@ def test_the_check_finds_what_does_not_exist():
 @pytest.mark.parametrize("page", RUNNING, ids=lambda page: page.stem)
 def test_marked_blocks_run_and_print_what_they_say(page, tmp_path, monkeypatch, minilm_dir):
     monkeypatch.chdir(tmp_path)
-    namespace, checker = {}, doctest.OutputChecker()
-    for block in read_blocks(page):
-        if not block.runs:
-            continue
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(block.code, page.name, "exec"), namespace)
-        if block.output is not None:
-            same = checker.check_output(block.output, printed.getvalue(), doctest.ELLIPSIS)
-            assert same, f"{block.code}printed\n{printed.getvalue()}and not\n{block.output}"
+    monkeypatch.syspath_prepend(tmp_path)
+    blocks, namespace, checker = read_blocks(page), {}, doctest.OutputChecker()
+    files = [block for block in blocks if block.file]
+    for block in files:
+        (tmp_path / block.file).write_text(block.code, encoding="utf-8")
+    with own_registries(*(block.file.removesuffix(".py") for block in files)):
+        for block in blocks:
+            if not block.runs:
+                continue
+            printed = io.StringIO()
+            with contextlib.redirect_stdout(printed):
+                _run_block(block, page, namespace)
+            if block.output is not None:
+                same = checker.check_output(block.output, printed.getvalue(), doctest.ELLIPSIS)
+                assert same, f"{block.code}printed\n{printed.getvalue()}and not\n{block.output}"
+
+
+def _run_block(block, page, namespace):
+    if block.language == "python":
+        exec(compile(block.code, page.name, "exec"), namespace)
+        return
+    commands = block_commands(block)
+    assert commands, f"{page.name}: there is no command in\n{block.code}"
+    for program, *words in commands:
+        assert program == "keras-bert" and main(words) == 0, " ".join(words)
+
+
+def test_a_task_of_your_own_is_short_and_needs_no_tensorflow_on_a_device(tmp_path):
+    blocks = [block for block in read_blocks(ROOT / "docs/your-own-task.md") if block.language != "text"]
+    lines = [line for block in blocks for line in block.code.splitlines() if line.strip()]
+    assert 50 < len(lines) < 100
+    (first,) = [block for block in blocks if block.file == "stars.py"]
+    (tmp_path / "stars.py").write_text(first.code, encoding="utf-8")
+    code = "import stars, sys; print([name for name in ('tensorflow', 'keras') if name in sys.modules])"
+    places = os.pathsep.join([str(tmp_path), str(ROOT)])
+    command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": places}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 # === Commands, paths, links, numbers ===

@@ -210,7 +210,7 @@ def test_a_cut_target_does_not_learn_to_end():
         (lambda task: task.fit(["a", "b"]), "pass the targets as y"),
         (lambda task: task.fit(["a", "b"], ["c"]), "2 sources and 1 targets"),
         (lambda task: task.fit([("a", None)]), "has no target"),
-        (lambda task: task.fit([("a", "b")], class_weight="balanced"), "Leave it out"),
+        (lambda task: task.fit([("a", "b")], class_weight="balanced"), "leave it out"),
         (lambda task: task.fit([("a", "b")], label_smoothing=1.0), "from 0 to below 1"),
         (lambda task: task.fit([("a", "b")], spoilt_by="noise"), "'random' or 'mask'"),
         (lambda task: task.fit([("a", "b")], metric="bleu", verbose=0), "evaluate"),

@@ -96,7 +96,7 @@ def test_a_sampler_object_of_keras_hub():
     assert write(sampler=samplers.GreedySampler(), max_length=3) == write(max_length=3)
     beams = write(sampler=samplers.BeamSampler(num_beams=3), max_length=3)
     assert beams == write(sampler="beam", num_beams=3, max_length=3)
-    with pytest.raises(TypeError, match="needs scores alone"):
+    with pytest.raises(TypeError, match="needs only scores"):
         write(sampler=samplers.ContrastiveSampler())
     with pytest.raises(TypeError, match="expected one of 'greedy'"):
         write(sampler=lambda scores: scores)

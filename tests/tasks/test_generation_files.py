@@ -44,7 +44,7 @@ def test_two_files_whose_lines_belong_together(tmp_path):
     assert rows[:] == (GenerationExample("a dog", "ein Hund", 1), GenerationExample("a cat", "eine Katze", 3))
     assert rows.report.reasons == {"empty source": 1}
     (tmp_path / "en.txt").write_text("a dog\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="has 1 lines, .*de.gz 3"):
+    with pytest.raises(ValueError, match="has 1 lines and .*de.gz has 3"):
         read_parallel(tmp_path / "en.txt", tmp_path / "de.gz")
 
 

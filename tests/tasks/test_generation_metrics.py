@@ -62,7 +62,7 @@ def test_the_report():
     lines = str(report).splitlines()
     assert lines[0].split()[:4] == ["BLEU", "ROUGE-1", "ROUGE-2", "ROUGE-L"] and lines[1].split()[-1] == "1.5000"
     assert lines[-1] == "note: cut" and report.to_dict()["notes"] == ["cut"]
-    with pytest.raises(ValueError, match="1 written texts and 2 wanted ones"):
+    with pytest.raises(ValueError, match="1 generated texts and 2 references"):
         metrics.generation_report(["a"], ["a", "b"])
 
 

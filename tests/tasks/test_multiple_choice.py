@@ -175,14 +175,14 @@ def test_contexts_are_cut_and_choices_never():
     questions = [("the old dog here now", ["it barks", "it mews now"]), ("a cat", ["it mews", "it moos"])]
     rows = as_choices(questions, [0, 0])
     data = chooser.prepare(rows, None)
-    assert data.notes == ("of 2 of 4 choices the context was cut, to 9 tokens together",)
+    assert data.notes == ("the contexts of 2 of 4 choices were cut, to 9 tokens together",)
     ids, splits, _ = data.tokenized.packed()
     words = [[VOCABULARY[number] for number in ids[splits[row] : splits[row + 1]]] for row in range(2)]
     assert words[0] == ["[CLS]", "the", "old", "dog", "here", "[SEP]", "it", "barks", "[SEP]"]
     assert words[1] == ["[CLS]", "the", "old", "dog", "[SEP]", "it", "mews", "now", "[SEP]"]
-    with pytest.warns(UserWarning, match="of 2 of 4 choices the context was cut"):
+    with pytest.warns(UserWarning, match="the contexts of 2 of 4 choices were cut"):
         chooser.predict(questions)
-    with pytest.raises(ValueError, match="The choice 'it barks it barks.*has 8 tokens, which is never cut"):
+    with pytest.raises(ValueError, match="The choice 'it barks it barks.*has 8 tokens, and is never cut"):
         chooser.predict("a dog", ["it barks " * 4, "it mews"])
 
 
@@ -208,7 +208,7 @@ def test_swag_and_other_files(tmp_path):
     )
     assert rows[1].choices == ("It barks.", "It mews.") and rows[1].label == 1 and len(rows) == 2
     assert rows.report.reasons == {
-        "label is no number of a choice": 1,
+        "label is not the number of a choice": 1,
         "empty context": 1,
         "fewer than two choices": 1,
         "empty choice 1": 1,
@@ -241,7 +241,10 @@ def test_a_table_s_numbers_are_places_even_where_choices_are_numbers(tmp_path):
     assert read_choices(tmp_path / "rows.jsonl")[0].label == 1
     assert labels("3*5?,12,15,18,15", "2*9?,12,15,18,18") == ([1, 2], {})  # none is a place: these are texts
     assert labels("1+1?,1,2,3,2", "a dog?,it barks,it mews,2,it barks") == ([1, 0], {})  # some is a text, so all are
-    ambiguous = {"label is the number of one choice and the text of another": 1, "label is no number of a choice": 1}
+    ambiguous = {
+        "label is the number of one choice and the text of another": 1,
+        "label is not the number of a choice": 1,
+    }
     assert labels("1+1?,1,2,3,1", "1+2?,7,8,9,1", "1+2?,1,2,3,5") == ([1], ambiguous)
 
 
@@ -249,7 +252,7 @@ def test_what_is_refused():
     chooser, (questions, labels) = new_chooser(), toys(4, seed=1)
     with pytest.raises(ValueError, match="Question 1 has no right choice"):
         chooser.fit(questions)
-    with pytest.raises(ValueError, match="Question 2.*label is no number of a choice"):
+    with pytest.raises(ValueError, match="Question 2.*label is not the number of a choice"):
         chooser.fit(questions, [labels[0], 7, *labels[2:]])
     with pytest.raises(TypeError, match="Question 1 is 'a dog'; expected \\(context, \\[choice"):
         chooser.fit(["a dog"], [0])
@@ -272,7 +275,7 @@ def test_what_is_refused():
 
 def test_ranked_choices():
     assert rank_choices(np.array([0.0, 0.0]), ["a", "b"]) == [Choice("a", 0, 0.5), Choice("b", 1, 0.5)]
-    with pytest.raises(ValueError, match="expected one each"):
+    with pytest.raises(ValueError, match="expected one for each"):
         rank_choices(np.array([0.0]), ["a", "b"])
 
 

@@ -312,7 +312,7 @@ def test_what_cannot_be_learned_as_it_is_is_counted():
         "1 of 5 questions were cut to 4 tokens",
         "1 of 5 answers begin or end inside a word piece, and the whole piece is learned",
         "1 of 5 answers have more than max_answer_length=3 tokens, so they cannot be given",
-        "2 of 5 answers are whole in no window, and are not learned",
+        "2 of 5 answers do not fit into any window, and are not learned",
     )
     weights = [float(data.weights[data.owners == number].max()) for number in range(5)]
     assert weights == [1, 1, 1, 0, 0]
@@ -337,7 +337,7 @@ def test_what_fit_refuses():
         new_answerer().fit(pairs, answers, metric="accuracy")
     with pytest.raises(ValueError, match="class_weight and columns"):
         new_answerer().fit(pairs, answers, class_weight="balanced")
-    with pytest.raises(ValueError, match="No answer is whole"):
+    with pytest.raises(ValueError, match="No answer fits"):
         new_answerer().fit([("which", "the box " * 30)], [("the box " * 30).strip()])
 
 
@@ -345,7 +345,7 @@ def test_what_predict_refuses():
     answerer = new_answerer()
     with pytest.raises(TypeError, match="no context"):
         answerer.predict("which colour")
-    with pytest.raises(TypeError, match="bring their contexts"):
+    with pytest.raises(TypeError, match="context= is for one question"):
         answerer.predict([("which colour", "red")], "red")
     with pytest.raises(ValueError, match="empty question"):
         answerer.predict(" ", "a red box")

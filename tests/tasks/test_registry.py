@@ -224,7 +224,7 @@ def test_import_after_the_command_is_refused(tmp_path, capsys):
     for words in (["--import", str(tmp_path / "evil.py")], [f"--import={tmp_path / 'evil.py'}"]):
         with pytest.raises(SystemExit, match="2"):
             main(["predict", "model", "a text", *words])
-        assert "--import goes before the command" in capsys.readouterr().err
+        assert "--import must come before the command" in capsys.readouterr().err
 
 
 def test_from_a_file_to_answers(mood_file, tmp_path, capsys):
@@ -274,8 +274,8 @@ def test_imports_that_fail(tmp_path, capsys):
     (tmp_path / "json.py").write_text("", encoding="utf-8")
     for named, words in (
         (tmp_path / "broken_task.py", "No module named 'no_such_package_of_mine'"),
-        (tmp_path / "json.py", "there is another module 'json' already"),
-        (tmp_path / "missing.py", "missing.py is not there"),
+        (tmp_path / "json.py", "there is already another module 'json'"),
+        (tmp_path / "missing.py", "missing.py does not exist"),
         ("no_such_module.tasks", "There is no module 'no_such_module.tasks'"),
     ):
         assert main(["--import", str(named), "info", "x"]) == 1
@@ -323,7 +323,7 @@ def test_a_broken_entry_point_is_named_and_others_work(monkeypatch, mood_file, t
     assert main(["info", str(tmp_path)]) == 1
     errors = capsys.readouterr().err
     assert "note: The entry point broken = broken_task of the group 'keras_bert.tasks' failed" in errors
-    assert "is no model directory" in errors
+    assert "is not a model directory" in errors
     assert "mood" in registered_tasks() and "broken" not in registered_tasks()
 
 

@@ -294,9 +294,9 @@ def test_transformers_opens_the_directory(trained, tmp_path):
 def test_settings_are_checked(trained):
     model, tokenizer = trained[0].model, trained[0].tokenizer
     for options, words in (
-        ({"labels": LABELS[:3]}, "The model has 5 outputs, and there are 3 labels"),
+        ({"labels": LABELS[:3]}, "The model has 5 outputs, but there are 3 labels"),
         ({"markers": UNUSED}, "the first and the third have the ids"),
-        ({"negative_label": "None"}, "negative_label='None' is none of the labels"),
+        ({"negative_label": "None"}, "negative_label='None': expected one of the labels"),
         ({"long_texts": "windows"}, "cut around its two entities"),
         ({"sequence_length": 7}, "expected at least 8"),
     ):
@@ -365,14 +365,14 @@ def test_relations_have_a_negative_label(tmp_path, capsys):
         return main([*command, "--model", str(pretrained_directory()), *steps, *flags])
 
     assert finetune("found") == 0
-    assert "note: 'no_relation' is taken as the label of texts without a relation" in capsys.readouterr().err
+    assert "note: 'no_relation' is used as the label of texts without a relation" in capsys.readouterr().err
     assert main(["evaluate", str(tmp_path / "found"), str(data), "--json"]) == 0
     numbers = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in numbers["classes"]] == ["a:b", "c:d"]
     assert finetune("named", "--negative-label", "a:b") == 0
     assert keras_bert.load_task(tmp_path / "named").negative_label == "a:b"
-    assert "is taken as the label" not in capsys.readouterr().err
+    assert "is used as the label" not in capsys.readouterr().err
     assert find_negative(SimpleNamespace(negative_label=""), ["Other", "a"]) is None
     assert find_negative(SimpleNamespace(negative_label=None), ["a", "b"]) is None
     assert finetune("none", "--negative-label", "Other") == 1
-    assert "--negative-label 'Other' is none of the labels 'a:b', 'c:d', 'no_relation'" in capsys.readouterr().err
+    assert "--negative-label 'Other': expected one of the labels 'a:b', 'c:d', 'no_relation'" in capsys.readouterr().err

@@ -202,7 +202,7 @@ def test_lists_need_a_label_each():
     assert as_relation_rows([text]).labels == [None]
     with pytest.raises(ValueError, match="2 texts and 1 labels"):
         as_relation_rows([text, text], ["x"])
-    with pytest.raises(TypeError, match="There is one text"):
+    with pytest.raises(TypeError, match="x is one text"):
         as_relation_rows(text, ["x"])
     with pytest.raises(ValueError, match="are for files"):
         as_relation_rows([text], ["x"], text=1)

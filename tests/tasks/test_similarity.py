@@ -124,7 +124,7 @@ def test_vectors_of_one_text_of_none_and_of_long_ones():
     np.testing.assert_allclose(vectors[0], mean / np.linalg.norm(mean), atol=1e-5)
     with pytest.warns(UserWarning, match="1 of 1 texts were cut to 16 tokens"):
         new_embedder().predict([long])
-    with pytest.raises(ValueError, match="windows more than texts.*long_texts='cut'"):
+    with pytest.raises(ValueError, match="more windows than texts.*long_texts='cut'"):
         embedder.fit([(long, "t1"), ("t2", "t2")])
 
 
@@ -282,9 +282,9 @@ def test_what_fit_refuses():
         embedder.fit(pairs, scores)
     with pytest.raises(ValueError, match="outside of score_range=\\(0.0, 4.0\\)"):
         new_embedder(score_range=(0, 4)).fit(pairs, scores)
-    with pytest.raises(ValueError, match="loss='cosine' learns scores"):
+    with pytest.raises(ValueError, match="loss='cosine' needs scores"):
         embedder.fit(pairs, loss="cosine")
-    with pytest.raises(ValueError, match="leave out scores"):
+    with pytest.raises(ValueError, match="leave out the scores"):
         embedder.fit(pairs, [0, 1] * 4, loss="contrastive")
     with pytest.raises(ValueError, match="metric='spearman': pairs without scores are measured by accuracy@1"):
         embedder.fit(pairs, metric="spearman")
@@ -354,7 +354,7 @@ def test_groups_from_values():
     assert rows.scores.tolist() == [0.5, 1.0] and rows[1].texts == ("b", "d")
     assert as_sentence_groups(list(rows)).texts == rows.texts
     for wrong, words in (
-        (["a"], "pair of itself"),
+        (["a"], "pass each twice"),
         ([("a", "")], "empty text 2"),
         ([("a", "b"), ("a", "b", "c")], "Row 1 is a pair without a score and row 2 is a triplet"),
     ):
@@ -403,5 +403,5 @@ def test_modules_are_read_or_refused(tmp_path):
     with pytest.raises(CheckpointError, match="outside of the directory"):
         read_sentence_modules(tmp_path)
     (tmp_path / "modules.json").write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="no JSON"):
+    with pytest.raises(CheckpointError, match="not JSON"):
         read_sentence_modules(tmp_path)

@@ -72,13 +72,15 @@ BAD = {
     "question is no valid UTF-8": entry(question="\ud800"),
     "no key 'answers'": {"question": "Where?"},
     "answer has no text": entry(answers=[{"answer_start": 3}]),
-    "answer is not at answer_start; it stands elsewhere in the context": entry(start=21),
+    "answer is not at answer_start; it is elsewhere in the context": entry(start=21),
     "answer is not at answer_start; it is not in the context": entry("Rome", start=3),
     "answer is not in the context": entry(answers=["Rome"]),
-    "answer_start is no number of a character, from 0": entry(start=-5),
-    "answer_start is no number of a character, from 0 ": entry(answers=[{"text": "Malmö", "answer_start": 20.0}]),
+    "answer_start is not a character offset from 0": entry(start=-5),
+    "answer_start is not a character offset from 0 ": entry(answers=[{"text": "Malmö", "answer_start": 20.0}]),
     "answer is neither a text nor a text with its start": entry(answers=[7]),
-    "answers has not as many of 'answer_start' as of 'text'": entry(answers={"text": ["Malmö"], "answer_start": []}),
+    "answers has different numbers of 'answer_start' and 'text'": entry(
+        answers={"text": ["Malmö"], "answer_start": []}
+    ),
     "is_impossible, yet it has answers": entry(is_impossible=True),
     "is not is_impossible, yet it has no answers": entry(answers=[], is_impossible=False),
     "is_impossible is neither true nor false": entry(is_impossible="no"),
@@ -116,10 +118,10 @@ def test_files_that_are_no_data(tmp_path):
     (tmp_path / "deep.json").write_text("[" * 100_000, encoding="utf-8")
     (tmp_path / "b.json.gz").write_bytes(b"no gzip")
     cases = [
-        (tmp_path / "a.json", "no JSON document"),
-        (tmp_path / "deep.json", "no JSON document"),
-        (tmp_path / "b.json.gz", "no whole gzip"),
-        (write(tmp_path / "c.json", [1]), "no SQuAD file"),
+        (tmp_path / "a.json", "not a JSON document"),
+        (tmp_path / "deep.json", "not a JSON document"),
+        (tmp_path / "b.json.gz", "not a complete gzip"),
+        (write(tmp_path / "c.json", [1]), "not a SQuAD file"),
         (write(tmp_path / "d.json", document({})), "(?s)No usable question.*no key 'question'"),
         ([], "no file to read"),
     ]
@@ -230,5 +232,5 @@ def test_reports_that_cannot_be():
         answer_report(["a"], [["a"], []])
     with pytest.raises(ValueError, match="no questions"):
         answer_report([], [])
-    with pytest.raises(ValueError, match="needs margins"):
+    with pytest.raises(ValueError, match="compared with margins"):
         answer_report(["a"], [["a"]], threshold=0.0)

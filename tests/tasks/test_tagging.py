@@ -278,7 +278,7 @@ def test_a_chain_has_a_row_of_its_own_and_the_loss_of_its_decoder():
     tagger.transitions = np.random.default_rng(9).normal(size=(6, 5)).astype("float32")
     tagger.fresh_heads = False
     data = tagger.prepare(*sentences(20, seed=9))
-    with pytest.raises(ValueError, match="cannot share a row"):
+    with pytest.raises(ValueError, match="need a row for each text"):
         task_batches(tagger, data, 20, packed=True)[0](0, 0, 1)
     (inputs, labels, weights), *_ = task_batches(tagger, data, 20)[0](0, 0, 1)
     model = fresh_model(tagger, find_recipe("standard"), 0, None)
@@ -413,7 +413,7 @@ def test_bad_settings_are_named(tmp_path):
     model = new_tagger().model
     with pytest.raises(ValueError, match="expected tags of words"):
         EntityTagger(model, BertTokenizer(VOCABULARY), labels=["LABEL_0", "LABEL_1"])
-    with pytest.raises(ValueError, match="5 outputs, and there are 3 tags"):
+    with pytest.raises(ValueError, match="5 outputs, but there are 3 tags"):
         EntityTagger(model, BertTokenizer(VOCABULARY), labels=["O", "B-X", "I-X"])
     tagger = new_tagger()
     data = tagger.prepare(*sentences(2, seed=1))

@@ -129,9 +129,9 @@ def test_what_is_refused(tmp_path):
     for template in ("no place", "{a}", "{} {}", "{"):
         with pytest.raises(ValueError, match="expected a sentence with {}"):
             classifier.predict("a film", LABELS, template=template)
-    with pytest.raises(ValueError, match="one class leaves nothing"):
+    with pytest.raises(ValueError, match="there is nothing to decide"):
         classifier.predict("a film", ["film"])
-    with pytest.raises(ValueError, match="Row 1 has a second text, or not one label"):
+    with pytest.raises(ValueError, match="Row 1 has a second text, or not exactly one label"):
         classifier.evaluate([("a", "b")], ["x"])
     with pytest.raises(ValueError, match="None of the classes.*not_entailment.*method='similarity'"):
         ZeroShotClassifier(nli(["yes", "not_entailment"]))

@@ -74,7 +74,7 @@ def test_same_in_a_dataset_and_shapes_are_static():
 
 
 def test_bad_input_says_what_to_do():
-    with pytest.raises(TypeError, match=r"texts is one string; expected a list of strings: wrap it as \[texts\]"):
+    with pytest.raises(TypeError, match=r"Got one string as texts; expected a list of strings: wrap it as \[texts\]"):
         pack(TOKENIZER, "a b")
     with pytest.raises(ValueError, match="sequence_length=3 has no room for text beside 3 special tokens; use 4"):
         pack(TOKENIZER, ["a"], ["b"], sequence_length=3)

@@ -381,11 +381,11 @@ def test_wrong_arguments_are_refused(tokenizer, tmp_path):
         tokenizer.tokenize_with_offsets("a", unit="word")
     with pytest.raises(ValueError, match="'qqq' is not one of the 30522 tokens"):
         tokenizer.token_to_id("qqq")
-    with pytest.raises(ValueError, match="no token 30522; ids go from 0 to 30521"):
+    with pytest.raises(ValueError, match="index=30522: expected an id from 0 to 30521"):
         tokenizer.id_to_token(30522)
-    with pytest.raises(ValueError, match="no token -1"):
+    with pytest.raises(ValueError, match="index=-1: expected an id"):
         tokenizer.id_to_token(-1)
-    with pytest.raises(ValueError, match="ids is float32"):
+    with pytest.raises(ValueError, match="ids are float32"):
         tokenizer.detokenize([1.0])
     with pytest.raises(ValueError, match=r"'\[MASK\]' is not one of"):
         _ = BertTokenizer(["[UNK]", "a"]).mask_id

@@ -126,5 +126,5 @@ def test_weights_partial_batches_accumulation_clipping_and_dropout_under_mirrore
     assert result["plain Keras clipping"] > 1e-3, "what the override is for"
     assert result["dropout masks differ between replicas"] is True
     assert result["dropout moves on"] is True
-    assert "does not divide the examples that a replica got" in result["uneven accumulation"]
-    assert "give it to TrainingModel.compile(gradient_accumulation_steps=2)" in result["optimizer's accumulation"]
+    assert "does not divide the examples of a replica" in result["uneven accumulation"]
+    assert "pass it to TrainingModel.compile(gradient_accumulation_steps=2)" in result["optimizer's accumulation"]

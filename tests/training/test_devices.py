@@ -45,9 +45,9 @@ def test_unknown_name_lists_the_names():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("mirrored", "needs several devices and TensorFlow sees CPU:0; take strategy='one'"),
-        ("multi_worker", "needs several workers and TF_CONFIG names 0"),
-        ("data_parallel", "is JAX's; set KERAS_BACKEND=jax"),
+        ("mirrored", "needs several devices, but TensorFlow sees CPU:0; use strategy='one'"),
+        ("multi_worker", "needs several workers, but TF_CONFIG names 0"),
+        ("data_parallel", "needs JAX; set KERAS_BACKEND=jax"),
     ],
 )
 def test_devices_that_are_not_there(name, message):
@@ -84,14 +84,14 @@ def test_every_strategy_is_in_the_table_of_the_module():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{cluster", r"is not JSON .*expected for each worker something like"),
+        ("{cluster", r"is not JSON .*set it for each worker to a value like"),
         ("[1]", 'lacks "cluster" or "task"'),
         (json.dumps({"cluster": TWO}), 'lacks "cluster" or "task"'),
         (json.dumps({"cluster": TWO, "task": {"type": "worker", "index": 2}}), "'worker' 2, which is not in its"),
         (json.dumps({"cluster": TWO, "task": {"type": "chief", "index": 0}}), "'chief' 0, which is not in its cluster"),
         (json.dumps({"cluster": TWO, "task": {"type": "worker", "index": "0"}}), "'worker' '0', which is not in"),
-        (json.dumps({"cluster": {**TWO, "ps": ["a:1"]}, "task": {}}), "no use for: ps"),
-        (json.dumps({"cluster": {"worker": "a:1"}, "task": {}}), "no list of host:port"),
+        (json.dumps({"cluster": {**TWO, "ps": ["a:1"]}, "task": {}}), "does not use: ps"),
+        (json.dumps({"cluster": {"worker": "a:1"}, "task": {}}), "not a list of host:port"),
         (json.dumps({"cluster": {}, "task": {}}), "names no worker"),
     ],
 )
@@ -127,10 +127,10 @@ def test_compile_options_are_the_fastest_that_work():
 
 def test_batch_size_is_global_and_must_divide():
     assert devices_of("mirrored", 4).replica_batch_size(32) == 8
-    with pytest.raises(ValueError, match="batch_size=30 .* all 4 replicas together .*; take 28 or 32"):
+    with pytest.raises(ValueError, match="batch_size=30 .* all 4 replicas together .*; use 28 or 32"):
         devices_of("mirrored", 4).replica_batch_size(30)
     dataset = tf.data.Dataset.range(60).batch(30, drop_remainder=True)
-    with pytest.raises(ValueError, match="take 28 or 32"):
+    with pytest.raises(ValueError, match="use 28 or 32"):
         devices_of("mirrored", 4).distribute(dataset)
     with pytest.raises(ValueError, match="batch_size=32, but the dataset yields batches of 30"):
         devices_of("mirrored", 2).distribute(dataset, batch_size=32)
@@ -152,7 +152,7 @@ def test_jax_takes_even_batches_alone():
 
 
 def test_precision(monkeypatch):
-    with pytest.raises(ValueError, match="'mixed_float16' gives NaN under several replicas"):
+    with pytest.raises(ValueError, match="'mixed_float16' gives NaN with several replicas"):
         device_sets.choose_precision("mixed_float16", {"device_type": "GPU", "num_replicas": 2})
     for knows, replicas, policy in ((True, 2, "mixed_bfloat16"), (False, 2, "float32"), (False, 1, "mixed_float16")):
         monkeypatch.setattr(device_sets, "_gpus_know_bfloat16", lambda knows=knows: knows)
@@ -215,7 +215,7 @@ def test_a_mask_on_an_output_is_named_where_the_batch_is_divided():
     model.compile("sgd", "mse", jit_compile=False)
     model.fit(x, y, batch_size=2, verbose=0)
     model.compile("sgd", "mse", jit_compile=False, gradient_accumulation_steps=2)
-    with pytest.warns(UserWarning, match=r"An output carries a Keras mask.*Give sample weights instead"):
+    with pytest.warns(UserWarning, match=r"An output has a Keras mask.*Use sample weights instead"):
         model.fit(x, y, batch_size=2, verbose=0)
 
 

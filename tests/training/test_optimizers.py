@@ -70,7 +70,7 @@ def test_optimizers_serialize():
 def test_bad_settings_are_named():
     with pytest.raises(ValueError, match="name='sgd' is unknown"):
         bert_optimizer(1e-3, 10, name="sgd")
-    with pytest.raises(ValueError, match="the warm-up must end before the run does"):
+    with pytest.raises(ValueError, match="expected fewer warm-up steps than steps"):
         WarmupLinearDecay(1e-3, 10, 10)
-    with pytest.raises(ValueError, match="warmup=2 is not a share"):
+    with pytest.raises(ValueError, match="warmup=2: expected a fraction of the steps"):
         bert_optimizer(1e-3, 10, warmup=2)

@@ -108,7 +108,7 @@ def test_state_of_another_model_and_damage_are_named(tmp_path):
         restore_state(compiled(num_layers=1), tmp_path)
     path = saved / "state.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(ValueError, match="is damaged .*go on from the one before"):
+    with pytest.raises(ValueError, match="is damaged .*resume from the state before it"):
         restore_state(compiled(), tmp_path)
 
 

@@ -155,7 +155,7 @@ def test_words_sum_their_pieces_and_answers_can_be_held_against_each_other(class
 def test_attributions_warn_when_they_do_not_add_up(classifier, monkeypatch):
     monkeypatch.setattr("keras_bert.visualize.integrated_gradients._MOST", 16)
     monkeypatch.setattr("keras_bert.visualize.integrated_gradients._integrate", lambda *_: np.zeros(12))
-    with pytest.warns(UserWarning, match="miss the logits' difference .* after 16 steps"):
+    with pytest.warns(UserWarning, match="off by .* from the logits' difference .* after 16 steps"):
         visualize.attributions(classifier, TEXT)
 
 
@@ -176,7 +176,7 @@ def test_other_tasks_choose_their_number():
     assert view.score == pytest.approx(float(logits["token_logits"][0, place, 1]), abs=1e-5)
     assert "Why “B-THING” at “film”" in view.title
     assert visualize.attributions(tagger, TEXT, steps=1).answer.label != "O"
-    with pytest.raises(ValueError, match="token='dog' is no word of the text; it has: .*film"):
+    with pytest.raises(ValueError, match="token='dog' is not a word of the text, which has: .*film"):
         visualize.attributions(tagger, TEXT, token="dog")
     answerer = keras_bert.QuestionAnswerer.from_pretrained(directory)
     span = visualize.attributions(answerer, ("film", "the film was good"), label="end", token="good", steps=1)
@@ -199,7 +199,7 @@ def test_relations_show_their_markers():
 
 def test_what_has_no_answer_is_refused(encoder, classifier):
     model, tokenizer = encoder
-    with pytest.raises(ValueError, match="none of them is an answer with logits"):
+    with pytest.raises(ValueError, match="none of these are logits of an answer"):
         visualize.attributions(model, TEXT, tokenizer=tokenizer)
     with pytest.raises(ValueError, match="pass tokenizer=…"):
         visualize.attention(model, TEXT)

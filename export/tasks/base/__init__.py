@@ -1,1 +1,1 @@
-"""What a task tells `export` of itself, where it is registered, and what works for every registered task."""
+"""The protocol between `export` and a task, the registry, and what works for every registered task."""

@@ -1,4 +1,4 @@
-"""A task → the functional model that goes into its file."""
+"""Build the model that goes into a task's file."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def app_model(task: Any) -> "keras.Model":
-    """The functional model that goes into a file: the task's inputs and weights, outputs that apps can show.
+    """Build the functional model that goes into a file: the task's inputs and weights, with outputs for apps.
 
     Example:
         >>> sorted(app_model(classifier).output)  # doctest: +SKIP

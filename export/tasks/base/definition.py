@@ -1,7 +1,7 @@
-"""What a task tells `export` of itself: `ExportedTask`, with `ServedTask` and `GuideInput` as parts of it.
+"""Define what a task tells `export`: `ExportedTask`, with `ServedTask` and `GuideInput` as its parts.
 
-This is the protocol for tasks of your own. Everything is a value or a function of the task, so nothing here loads
-TensorFlow or Keras: a device reads the same objects. Functions that need TensorFlow import it when they are called.
+This is the protocol for your own tasks. Everything is a value or a function of the task, so that this module does not
+load TensorFlow or Keras: a device uses the same objects. Functions that need TensorFlow import it when they are called.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 # === For servers ===
 
-# What TF Serving's three request types ask of a signature; it refuses a Classify request on a signature for Predict.
+# The method names of TF Serving's three request types. It refuses a Classify request to a signature for Predict.
 PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))
 
-# The forms that a row of text can have, with the names of their inputs.
+# The forms of a request's row, with the names of their inputs.
 FORMS = {"texts": ("text",), "pairs": ("text", "pair"), "questions": ("question", "context")}
 
 
@@ -36,25 +36,27 @@ def _one_row(given: Any) -> list[tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class ServedTask:
-    """How a task is served, all of it TensorFlow. A graph is a `SharedGraph`: tokenizer, packing and model.
+    """How a task is served, as functions in TensorFlow. A graph is a `SharedGraph`: tokenizer, inputs and model.
 
     Args:
-        answers: Task and outputs of the model (float32) → answers by name, a row for each text. By default the outputs.
-        ranking: Task → the Classify or Regress signature: name, method (`CLASSIFY`, `REGRESS`), and a function from the
-            model's outputs to answers in that request's own names.
-        forms: What a row can be, keys of `FORMS`; the first is the form of `serving_default`, which takes ids where
-            there is none.
-        serve: Graph and strings `[B]`, a tensor for each text of a row → answers by name; `None` packs them as
-            `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]` and takes `answers`.
-        expected: Task and strings, a list for each text of a row → some of what `serve` gives, computed by Keras;
-            `None` packs them and takes `answers`.
-        rows: An input of the task's `predict` → the rows of strings that ask the same.
-        serve_ids: Graph and the model's inputs → what `from_ids` gives; `None` is the model's outputs and `answers`.
-        variants: Of a task that writes: ways to write → more signatures for the same strings, each with what serves it
-            and what is expected.
-        longest: Task → the most tokens of a text.
+        answers: Function of the task and its model's outputs (float32); gives answers by name, with a row for each
+            text. The default gives the outputs.
+        ranking: Function of the task; gives the Classify or Regress signature as name, method (`CLASSIFY` or
+            `REGRESS`) and a function from the model's outputs to answers with the names of that request.
+        forms: The forms of a row, keys of `FORMS`. The first is the form of `serving_default`; with no form,
+            `serving_default` takes ids.
+        serve: Function of the graph and string tensors `[B]`, one for each text of a row; gives answers by name.
+            `None` arranges them as `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]` and uses `answers`.
+        expected: Function of the task and lists of strings, one for each text of a row; gives some of the answers of
+            `serve`, computed by Keras. `None` arranges the texts as above and uses `answers`.
+        rows: Function of an input of the task's `predict`; gives the rows of strings with the same meaning.
+        serve_ids: Function of the graph and the model's inputs; gives the outputs of `from_ids`. `None` gives the
+            model's outputs and `answers`.
+        variants: For a task that writes: function of the ways to write; gives more signatures for the same strings,
+            each with the function that serves it and the one that gives what is expected.
+        longest: Function of the task; gives the most tokens of a text.
         labelled: The answer whose last axis has a value for each label.
-        notes: What to tell whoever asks the server, in sentences.
+        notes: Sentences for the users of the server.
     """
 
     answers: Callable[[Any, dict], dict] = _same_answers
@@ -75,11 +77,11 @@ class ServedTask:
 
 @dataclass(frozen=True)
 class GuideInput:
-    """An input, as the guides of a deployment write it.
+    """An example input, as the guides of a deployment show it.
 
     Args:
-        python: The arguments of a call of the loaded file, and of the task's `predict`, as Python.
-        json: The same as an instance of a request to TF Serving; `None` where it takes ids.
+        python: The arguments of a call of the loaded file, and of the task's `predict`, as Python code.
+        json: The same input as an instance of a request to TF Serving; `None` where the server takes ids.
     """
 
     python: str = '"Type anything here."'
@@ -107,38 +109,45 @@ def _own_score(task: Any, outputs: dict, data: Any, metric: str) -> float:
 
 @dataclass(frozen=True)
 class ExportedTask:
-    """All that `export` knows of a task. `register_export` makes it known; name and reader are enough to begin with.
+    """All that `export` knows of a task. Only a name and a reader are required; see `register_export`.
 
     Args:
         name: The task's name, as `Task.name`.
-        reader: How texts become rows of tokens, and outputs of the file answers, without TensorFlow. Its class says
-            which outputs the file has. The same reader runs on the device and in every check.
-        in_graph: Task → the Keras tensors that its file gives, by name, made from its model's outputs. By default the
-            model's outputs. An output `probabilities` or `token_logits` has a value for each of the task's labels.
-        from_task: The same in NumPy: task, outputs of its model and their rows → outputs of the file; those with a
-            value for each token (`Reader.token_outputs`) as `[tokens, …]`. By default the same.
-        to_task: The way back: task, outputs of the file and their rows → what the task scores. By default the same.
-        length: The tokens of a file with one length, unless `convert` is asked otherwise.
-        counted: Rows → which of their tokens are compared with Keras, `[tokens]`; `None` is all.
-        metric: Task and prepared data → the name of what is measured. By default the task's `default_metric`.
-        score: Task, outputs of its model, prepared data and the name of the metric → the number. By default the task's
-            `score`.
-        class_output: The output of its model that has a logit for each label, where an input has one of them; `deploy`
-            counts by it which classes are confused.
-        writes: Whether the task writes texts token by token, as `Seq2Seq` does: its file has two graphs, its runtime is
-            `Writer`, and it is compared token by token.
-        output_notes: What an output of the file means, in a sentence, by its name; it stands in the file's metadata.
-        read_examples: Task, `x`, `y` and columns → `Examples`, from any data that the task's `evaluate` takes, inputs
-            without labels, or nothing. By default texts and pairs of texts, as `TextClassifier` takes them.
-        label_texts: Task and inputs → `x` and `y` for `fit`, where `y` are the task's own answers: a teacher labels
-            texts for its student. `None` where it cannot.
-        served: How it is served by TF Serving; `None` where it cannot. `ServedTask()` serves texts → model outputs.
-        guide: Task → the input that a deployment's guides show.
-        android: Lines of Kotlin for the guide on Android.
-        plain_rows: Whether an example is a text, or a pair of texts, and a label: `Rows`. `deploy` may then exchange
-            words of training texts to get more of them, and the command line calibrate with a table without labels.
-        matches_states: Whether a student as wide as its teacher learns from the teacher's last states as well as from
-            its outputs.
+        reader: The class that turns texts into rows of tokens, and the file's outputs into answers, without
+            TensorFlow. It names the file's outputs. The same reader runs on the device and in every check.
+        in_graph: Function of the task; gives the Keras tensors of its file by name, built from the outputs of its
+            model. The default gives the model's outputs. An output named `probabilities` or `token_logits` has a
+            value for each label of the task.
+        from_task: The same in NumPy: function of the task, its model's outputs and their rows; gives the file's
+            outputs. Those with a value for each token (`Reader.token_outputs`) have the shape `[tokens, …]`. The
+            default changes nothing.
+        to_task: The inverse: function of the task, the file's outputs and their rows; gives what the task scores. The
+            default changes nothing.
+        length: The default number of tokens of a file with one length.
+        counted: Function of rows; gives which of their tokens are compared with Keras, `[tokens]`. `None` compares
+            all tokens.
+        metric: Function of the task and prepared data; gives the name of the metric. The default is the task's
+            `default_metric`.
+        score: Function of the task, its model's outputs, prepared data and the name of the metric; gives the score.
+            The default is the task's `score`.
+        class_output: The model output with a logit for each label, where an input has one label. `deploy` uses it to
+            count which classes are confused.
+        writes: Whether the task writes texts token by token, as `Seq2Seq` does. Its file has two graphs, its runtime
+            is `Writer`, and it is compared token by token.
+        output_notes: The meaning of each output of the file in a sentence, by name, for the file's metadata.
+        read_examples: Function of the task, `x`, `y` and columns; gives `Examples` from any data that the task's
+            `evaluate` takes, from inputs without labels, or from nothing. The default reads texts and pairs of texts
+            as `TextClassifier` does.
+        label_texts: Function of the task and inputs; gives `x` and `y` for `fit`, where `y` are the task's own
+            answers, so that a teacher can label texts for its student. `None` where it cannot.
+        served: How TF Serving serves the task; `None` where it cannot. `ServedTask()` takes texts and gives the
+            model's outputs.
+        guide: Function of the task; gives the input that a deployment's guides show.
+        android: Lines of Kotlin for the Android guide.
+        plain_rows: Whether an example is a text or a pair of texts with a label (`TextRows`). If so, `deploy` may
+            replace words in training texts to get more of them, and the command line can calibrate with a table
+            without labels.
+        matches_states: Whether a student of the same width also learns from its teacher's last hidden states.
 
     Example:
         ```python
@@ -149,7 +158,7 @@ class ExportedTask:
     name: str
     reader: type[Reader]
 
-    # === What its file gives ===
+    # === The file ===
     in_graph: Callable[["Task"], dict] = _same_tensors
     from_task: Callable[["Task", dict, TokenizedTexts], dict] = _same_outputs
     to_task: Callable[["Task", dict, TokenizedTexts], dict] = _same_outputs
@@ -161,21 +170,21 @@ class ExportedTask:
     writes: bool = False
     output_notes: Mapping[str, str] = field(default_factory=dict)
 
-    # === Its data ===
+    # === Data ===
     read_examples: Callable[..., Examples] = read_texts
     label_texts: Callable[[Any, list], tuple[Any, Any]] | None = None
 
-    # === Where it goes ===
+    # === Servers and guides ===
     served: ServedTask | None = None
     guide: Callable[[Any], GuideInput] = lambda task: GuideInput()
     android: tuple[str, ...] = ()
 
-    # === How it is made smaller ===
+    # === Compression ===
     plain_rows: bool = False
     matches_states: bool = True
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise ValueError(f"name={self.name!r}: expected the task's name, as its class has it: Task.name.")
+            raise ValueError(f"Got name={self.name!r}; expected the task's name, as in Task.name.")
         if not (isinstance(self.reader, type) and issubclass(self.reader, Reader)):
-            raise TypeError(f"reader={self.reader!r} of {self.name!r}: expected a subclass of export's Reader.")
+            raise TypeError(f"Got reader={self.reader!r} for {self.name!r}; expected a subclass of export.Reader.")

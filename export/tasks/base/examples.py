@@ -1,13 +1,13 @@
-"""Inputs of a task, and its labelled data: what a file can be asked and scored with.
+"""Read the inputs and labelled data of a task, to run and score a file with.
 
-`ExportedTask.read_examples` gives `Examples`. `read_texts` reads texts and pairs of texts; tasks with other forms of
-data read them in their own module.
+`ExportedTask.read_examples` gives `Examples`. `read_texts` reads texts and pairs of texts; tasks with other data read
+it in their own modules.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-# What every file is tried with where there is no data: plain words, accents, CJK, emoji, punctuation, a long one.
+# The inputs of a check without data: plain words, accents, CJK, emoji, punctuation and a long text.
 PROBES = (
     "What a lovely film!",
     "wake me at quarter to six on Monday",
@@ -21,20 +21,20 @@ PROBES = (
 
 @dataclass(frozen=True)
 class Examples:
-    """Data for a file and its task.
+    """Data to run a file and its task with.
 
     Args:
         inputs: What `task.predict` and the runtime take, a list.
-        labelled: The same with labels, as rows that `task.prepare` and `task.evaluate` take as `x` alone, such as
-            `keras_bert.data.examples.Rows`; `None` where there are no labels.
+        labelled: The same with labels, a list of rows that `task.prepare` and `task.evaluate` take as `x` alone, also a
+            part of it; `None` where there are no labels.
     """
 
     inputs: list
     labelled: Any = None
 
 
-def read_texts(task: Any, x: Any, y: Any, **columns) -> Examples:
-    """Texts, or pairs of texts, in any form that `TextClassifier.fit` takes, with labels or without.
+def read_texts(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
+    """Read texts or pairs of texts in any form that `TextClassifier.fit` takes, with labels or without.
 
     Args:
         task: The task; where its `kind` is `"regression"`, the labels of a file are numbers.

@@ -1,7 +1,7 @@
-"""A task or model as it was trained → one that files can be made from: on TensorFlow, and in float32.
+"""Give a task or model that can be exported: on TensorFlow, and in float32.
 
-Takes a model under a mixed-precision policy, gives one with the same weights under none; a model in float32 comes back
-as it is. The choice of bits is the recipe's, and LiteRT does not run a graph full of casts.
+A model with a mixed-precision policy is copied to one in float32 with the same weights; a float32 model comes back as
+it is. LiteRT does not run the casts of mixed precision, and the recipe chooses the bits of a file.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ _Either = TypeVar("_Either", bound="Task | keras.Model")
 
 
 def in_float32(task_or_model: _Either) -> _Either:
-    """The task or model itself where it computes in float32, else its twin that does.
+    """Give the task or model itself if it computes in float32, else a float32 copy.
 
     Example:
         >>> in_float32(classifier) is classifier
@@ -37,7 +37,7 @@ def in_float32(task_or_model: _Either) -> _Either:
 
 
 def check_backend(what: str) -> None:
-    """An error where Keras computes with something else than TensorFlow, whose graphs files are made from."""
+    """Raise an error if the Keras backend is not TensorFlow, which files are made with."""
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
             f"Keras runs on {keras.backend.backend()}; {what} needs the model on TensorFlow. Save the task, set "

@@ -1,4 +1,4 @@
-"""A task and data in any form → its examples, and the reader that makes rows of them."""
+"""Read a task's examples from data in any form, and build the reader that turns them into rows."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from export.tasks.base.reader import Reader
 from export.tasks.base.registry import find_export
 
 
-def read_examples(task: Any, x: Any = None, y: Any = None, **columns) -> Examples:
-    """Examples of a task.
+def read_examples(task: Any, x: Any = None, y: Any = None, **columns: Any) -> Examples:
+    """Read examples of a task.
 
     Args:
         task: The task.
-        x: Inputs of `task.predict`; or labelled data in any form that `task.evaluate` takes; `None` takes a handful of
-            texts of several kinds.
+        x: Inputs of `task.predict`, or labelled data in any form that `task.evaluate` takes; `None` takes a few
+            built-in texts of several kinds.
         y: The labels, where `x` is inputs.
         columns: Columns of a file, as for `task.evaluate`.
 
@@ -25,13 +25,13 @@ def read_examples(task: Any, x: Any = None, y: Any = None, **columns) -> Example
 
 
 def task_reader(task: Any, sequence_length: int) -> Reader:
-    """How a task reads in rows of that many tokens: as its file will, with the tokenizer of the graph.
+    """Build the reader of a task for rows of that many tokens, with the task's own tokenizer.
 
     Example:
         >>> task_reader(classifier, 32).prepare(["a fine film"]).tokenized.lengths  # doctest: +SKIP
         array([5])
     """
-    from export.file.metadata import task_settings  # a device does without it
+    from export.file.metadata import task_settings  # not installed on a device
 
     return find_export(task.name).reader(
         task.tokenizer,

@@ -8,7 +8,7 @@ import numpy as np
 from export.tasks.base.reader import check_width
 from keras_bert.decoding import Label, inverse_sigmoid, mean_by_owner, sigmoid, softmax, sort_labels
 
-# MediaPipe and the Task Library show scores as they come, so the activation is in the graph.
+# MediaPipe and the Task Library show the scores of the file, so the activation is in the graph.
 _ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
     "single_label": (softmax, np.log),
     "multi_label": (sigmoid, inverse_sigmoid),
@@ -19,7 +19,7 @@ _ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
 
 
 def probability_tensors(task: Any, output: str, kind: str = "single_label") -> dict:
-    """The Keras tensor `probabilities`, from one of the model's outputs.
+    """Build the Keras tensor `probabilities` from one of the model's outputs.
 
     Args:
         task: The task.
@@ -33,7 +33,7 @@ def probability_tensors(task: Any, output: str, kind: str = "single_label") -> d
 
 
 def probabilities_of(logits: np.ndarray, kind: str = "single_label") -> np.ndarray:
-    """The same in NumPy.
+    """Turn logits into probabilities in NumPy.
 
     Example:
         >>> probabilities_of(np.array([[0.0, 0.0]])).tolist()
@@ -43,7 +43,7 @@ def probabilities_of(logits: np.ndarray, kind: str = "single_label") -> np.ndarr
 
 
 def logits_of(probabilities: np.ndarray, kind: str = "single_label") -> np.ndarray:
-    """Logits, up to a constant for each row, which no answer depends on."""
+    """Turn probabilities into logits, up to a constant for each row, which no answer depends on."""
     return _ACTIVATIONS[kind][1](np.maximum(probabilities, np.finfo("float32").tiny))
 
 
@@ -51,10 +51,10 @@ def logits_of(probabilities: np.ndarray, kind: str = "single_label") -> np.ndarr
 
 
 def ranked_labels(probabilities: np.ndarray, labels: Sequence[str], owners: np.ndarray) -> list[list[Label]]:
-    """All labels of each text, the likeliest first.
+    """Rank all labels of each text, the likeliest first.
 
-    The windows of a text share its answer by the mean of their logits, as in Keras. Softmax has lost a constant for
-    each window, and the softmax of the mean loses it again.
+    A text with several windows gets the mean of their logits, as in Keras. The logits are known up to a constant for
+    each window, which the final softmax cancels.
 
     Example:
         >>> str(ranked_labels(np.array([[0.9, 0.1], [0.5, 0.5]]), ["no", "yes"], np.array([0, 0]))[0][0])
@@ -67,6 +67,6 @@ def ranked_labels(probabilities: np.ndarray, labels: Sequence[str], owners: np.n
 
 
 def share_of_same_labels(answers: list, others: list, *, count: int | None = 1) -> float:
-    """The share of texts with the same best label; with `count=None`, with all labels the same."""
+    """The share of texts with the same best label, or with all labels the same if `count=None`."""
     names = [[{label.name for label in answer[:count]} for answer in part] for part in (answers, others)]
     return float(np.mean([ours == theirs for ours, theirs in zip(*names, strict=True)]))

@@ -1,11 +1,11 @@
-"""A task and labelled data in any form → the task ready for that data, the data as rows, and how good the task is.
+"""Measure a task on labelled data before and after it is made smaller.
 
-Takes what `fit` takes; gives a copy of the task that knows the loss and the measure which belong to the data, and
-numbers (loss and score). A room of its own because everything that makes a model smaller begins by measuring it on the
-user's data, and a few tasks choose loss and measure by the data (pairs with scores or without).
+Takes what `fit` takes. Gives a copy of the task with the loss and metric that suit the data (pairs with scores or
+without need different ones), the prepared data, and numbers: loss and score.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -21,15 +21,15 @@ from keras_bert.tasks.base.training_method import TrainingMethod
 
 
 def prepare(
-    task: Task, x, y=None, *, columns: dict | None = None, examples: int | None = None
+    task: Task, x: Any, y: Any = None, *, columns: dict | None = None, examples: int | None = None
 ) -> tuple[Task, PreparedData]:
-    """A copy of the task (with the same model) that is ready for labelled data, and the data.
+    """Make a copy of the task (with the same model) for labelled data, and prepare the data.
 
     Args:
         task: A trained task.
         x, y: Examples in any form that `task.fit` takes.
         columns: As for `task.fit`.
-        examples: At most that many rows, the first ones.
+        examples: Use at most this many rows, the first ones.
 
     Example:
         ```python
@@ -38,7 +38,7 @@ def prepare(
     """
     if task.fresh_heads:
         raise ValueError(
-            f"The heads of this {type(task).__name__} are untrained; fit() it first: nothing is important yet."
+            f"The heads of this {type(task).__name__} are untrained, so there is nothing to measure; call fit() first."
         )
     data = task.prepare(x, y, **(columns or {}))
     data = data if examples is None else data.first_rows(examples)
@@ -49,15 +49,15 @@ def prepare(
 def training_step(
     task: Task, data: PreparedData, *, batch_size: int = 32, method: TrainingMethod | None = None
 ) -> tuple[keras.Model, tf.data.Dataset, Callable]:
-    """The model as it trains (without dropout), its batches, and a function from a batch's outputs to its loss.
+    """Build the training model (without dropout), its batches, and a function from a batch's outputs to its loss.
 
-    The loss is the sum over what counts (texts or tokens), so that losses of batches can be added up.
+    The loss is a sum over texts or tokens, so that the losses of batches can be added up.
     """
     model = fresh_model(task, Recipe(), seed=0, method=method)
     losses = (method or TrainingMethod()).losses(task.training_losses())
     if packs_rows(task):
         batches = task_batches(task, data, batch_size, packed=True)[0](0, 0, 1)
-    else:  # without rows that fill up the last batch, which nothing here should count
+    else:  # without the rows that fill up the last batch: they must not count here
         batches = bucketed_batches(
             data.tokenized,
             task.targets(data.labels),
@@ -66,7 +66,7 @@ def training_step(
             sample_weights=np.ones(len(data.tokenized), np.float32) if data.weights is None else data.weights,
         )
 
-    def summed(outputs, labels, weights):
+    def summed(outputs: dict, labels: dict, weights: Any) -> tuple[Any, Any]:
         total, count = 0.0, 0.0
         for name, loss in losses.items():
             weight = weights[name] if isinstance(weights, dict) else weights
@@ -78,7 +78,7 @@ def training_step(
 
 
 def measure(task: Task, data: PreparedData, metric: str) -> tuple[float, float]:
-    """The mean loss of a task on data, and its score by `metric`.
+    """Compute the mean loss of a task on data, and its score by `metric`.
 
     Example:
         ```python
@@ -88,7 +88,7 @@ def measure(task: Task, data: PreparedData, metric: str) -> tuple[float, float]:
     model, batches, summed = training_step(task, data)
 
     @tf.function(input_signature=batches.element_spec, autograph=False)
-    def step(inputs, labels, weights):
+    def step(inputs: dict, labels: dict, weights: Any) -> tuple[Any, Any]:
         return summed(model(inputs, training=False), labels, weights)
 
     total, count = np.sum([[float(value) for value in step(*batch)] for batch in batches], axis=0)

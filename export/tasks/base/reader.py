@@ -1,6 +1,6 @@
-"""Inputs of a task → rows of tokens, and what a file gives for them → answers, in NumPy: it runs on the device.
+"""Turn inputs of a task into rows of tokens, and outputs of its file into answers, in NumPy.
 
-`Reader` is made from a tokenizer and from what a file says of itself, or a task before it becomes a file: the device,
+A `Reader` is made from a tokenizer and the metadata of a file, or from a task before it becomes a file. So the device,
 the checks and the calibration read texts in the same way, each with its own tokenizer.
 """
 
@@ -12,36 +12,30 @@ import numpy as np
 
 from export.tasks.base.settings import Setting, check_settings, one_of
 from keras_bert.batching.prepared_data import PreparedData
-from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts
+from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, tokenize_texts
 
 
 class Reader(ABC):
-    """How one task reads: a subclass names the outputs of its file and has `prepare`, `answers` and `agreement`.
+    """How one task reads: a subclass names the outputs of its file and has `answers`; the rest has a default.
 
     Args:
         tokenizer: The device's or the graph's.
         sequence_length: The most tokens of a row.
-        labels: The names of the classes, in the order of the outputs; `None` where there are none.
+        labels: The names of the classes, in the order of the outputs; `None` if there are none.
         kind: The task's kind, e.g. `"single_label"`, or `None`.
-        settings: What else the task needs; checked, for they may come from anywhere.
+        settings: Other settings of the task. They are checked, because a file may come from anywhere.
 
     Example:
         ```python
         class ToneReader(export.Reader):
             outputs = ("class_logits",)
 
-            def prepare(self, inputs):
-                return cut_or_windows(tokenize_texts(self.tokenizer, inputs), self.sequence_length, "cut")
-
             def answers(self, outputs, data, inputs):
                 return [self.labels[best] for best in outputs["class_logits"].argmax(axis=-1)]
-
-            def agreement(self, answers, others):
-                return float(np.mean([ours == theirs for ours, theirs in zip(answers, others)]))
         ```
     """
 
-    # What a file must give, and which of these have a value for each token: `[1, T, …]`.
+    # The outputs that a file must have, and those of them with a value for each token: `[1, T, …]`.
     outputs: ClassVar[tuple[str, ...]]
     token_outputs: ClassVar[tuple[str, ...]] = ()
 
@@ -51,7 +45,7 @@ class Reader(ABC):
     # An input, for timing.
     sample: ClassVar[Any] = "a"
 
-    # What the settings must be: those of `task.settings()` that the reader looks at.
+    # The settings of `task.settings()` that the reader uses, with their allowed values.
     expected: ClassVar[Mapping[str, Setting]] = {"long_texts": one_of(None, "cut", "windows")}
 
     def __init__(
@@ -68,56 +62,60 @@ class Reader(ABC):
         check_settings(self.settings, self.expected)
         self.check()
 
-    # === What a task adds ===
+    # === Defined by a task ===
 
     def check(self) -> None:  # noqa: B027  not every task needs one
-        """An error where labels, kind and settings do not go together; settings are checked by themselves already."""
+        """Raise an error if labels, kind and settings do not go together. Each setting is checked already."""
 
-    @abstractmethod
     def prepare(self, inputs: list) -> PreparedData:
-        """Inputs as rows of at most `sequence_length` tokens, and the input that each row is of."""
+        """Turn inputs into rows of at most `sequence_length` tokens, with the input that each row is of.
+
+        By default texts, or pairs of texts, cut or in windows as the task's `long_texts` says.
+        """
+        tokenized = tokenize_texts(self.tokenizer, *split_pairs(inputs))
+        return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
     @abstractmethod
-    def answers(self, outputs: dict[str, np.ndarray], data: Any, inputs: list, **options) -> list:
-        """The answer to each input, from the outputs of its rows.
+    def answers(self, outputs: dict[str, np.ndarray], data: Any, inputs: list, **options: Any) -> list:
+        """Give the answer to each input from the outputs of its rows.
 
         Args:
             outputs: `[rows, …]`; those of `token_outputs` are `[tokens, …]`, without padding, row after row.
             data: The rows, from `prepare`.
-            inputs: What they were made of.
-            options: As those of the task's `predict`.
+            inputs: The inputs that the rows were made of.
+            options: The options of the task's `predict`.
         """
 
-    @abstractmethod
     def agreement(self, answers: list, others: list) -> float:
-        """The share of answers that are the same, or what `agreement_of` says."""
+        """The share of answers that are the same, or what `agreement_of` says. By default those that are equal."""
+        return float(np.mean([bool(ours == theirs) for ours, theirs in zip(answers, others, strict=True)]))
 
     @property
     def agreement_of(self) -> str:
         """What `agreement` measures: `"same answers"`, `"mean cosine"` or `"correlation"`."""
         return "same answers"
 
-    def inputs(self, *given) -> tuple[list, bool]:
-        """What a call was given, as a list, and whether it was one input."""
+    def inputs(self, *given: Any) -> tuple[list, bool]:
+        """Turn the arguments of a call into a list of inputs, and say whether it was one input."""
         (texts,) = given
         return ([texts], True) if isinstance(texts, str) else (list(texts), False)
 
     @classmethod
     def from_line(cls, line: str) -> Any:
-        """An input as it stands in a line of a text file."""
+        """Read an input from a line of a text file."""
         return line
 
     @property
     def reading(self) -> dict[str, int]:
-        """What a task must have set to read in the same rows, for comparing."""
+        """The settings with which a task reads the same rows, to compare with it."""
         return {"sequence_length": self.sequence_length}
 
 
-# === What tasks share ===
+# === Shared by tasks ===
 
 
 def check_texts(texts: Sequence) -> None:
-    """An error where something is no text.
+    """Raise an error if something is not a string.
 
     Example:
         >>> check_texts(["a", "b"])
@@ -130,7 +128,7 @@ def check_texts(texts: Sequence) -> None:
 
 
 def split_pairs(texts: Sequence) -> tuple[list[str], list[str] | None]:
-    """Texts, or both sides of pairs; an error where something is neither, or where they are mixed.
+    """Split pairs into two lists, or give the texts; raise an error for anything else, or a mixture.
 
     Example:
         >>> split_pairs([("a", "b"), ("c", "d")])
@@ -143,7 +141,7 @@ def split_pairs(texts: Sequence) -> tuple[list[str], list[str] | None]:
 
 
 def split_at_tab(line: str) -> Any:
-    """A pair where a line has a tab, else the line.
+    """Split a line with a tab into a pair; give other lines as they are.
 
     Example:
         >>> split_at_tab("a question\\ta text")
@@ -152,12 +150,12 @@ def split_at_tab(line: str) -> Any:
     return tuple(line.split("\t", 1)) if "\t" in line else line
 
 
-def _is_pair(text):
+def _is_pair(text: Any) -> bool:
     return isinstance(text, tuple | list) and len(text) == 2 and all(isinstance(side, str) for side in text)
 
 
 def cut_or_windows(tokenized: TokenizedTexts, sequence_length: int, long_texts: str | None) -> PreparedData:
-    """Rows of at most that many tokens, as every task with texts or pairs has them.
+    """Turn tokenized texts into rows of at most that many tokens, cut or in windows.
 
     Example:
         >>> tokenized = TokenizedTexts(np.arange(4, 10), np.array([0, 6]))
@@ -172,7 +170,7 @@ def cut_or_windows(tokenized: TokenizedTexts, sequence_length: int, long_texts: 
 
 
 def in_rows(values: np.ndarray, lengths: np.ndarray, *, fill: float = 0.0) -> np.ndarray:
-    """Values of tokens, `[tokens, …]`, as rows of one width, `[rows, longest, …]`.
+    """Arrange the values of tokens, `[tokens, …]`, as rows of one width, `[rows, longest, …]`.
 
     Example:
         >>> in_rows(np.array([1.0, 2.0, 3.0]), np.array([2, 1])).tolist()
@@ -185,7 +183,7 @@ def in_rows(values: np.ndarray, lengths: np.ndarray, *, fill: float = 0.0) -> np
 
 
 def is_token(lengths: np.ndarray, width: int | None = None) -> np.ndarray:
-    """Which places of rows have a token, `[rows, width]`.
+    """Which positions of rows have a token, `[rows, width]`.
 
     Example:
         >>> is_token(np.array([2, 1])).tolist()
@@ -195,7 +193,7 @@ def is_token(lengths: np.ndarray, width: int | None = None) -> np.ndarray:
 
 
 def check_width(name: str, values: np.ndarray, labels: Sequence[str]) -> None:
-    """An error where a file's last axis has not a number for each label."""
+    """Raise an error if an output does not have one number for each label."""
     if values.shape[1:] != (len(labels),):
         raise ValueError(
             f"The file gives {values.shape[1:]} numbers for {len(labels)} labels in {name}; export it again."

@@ -1,7 +1,6 @@
-"""Which tasks can be exported: `register_export` adds one, `find_export` finds it by its name.
+"""Register tasks for export with `register_export`, and find them by name with `find_export`.
 
-Modules of built-in tasks are imported when their task is asked for: a device has one task, and a cold start no time for
-the others.
+The module of a built-in task is imported when the task is asked for, so that a device loads only the task it runs.
 """
 
 from importlib import import_module
@@ -26,11 +25,11 @@ _REGISTERED: dict[str, ExportedTask] = {}
 def register_export(task: ExportedTask) -> ExportedTask:
     """Make a task known to `convert`, `load`, `verify`, `save_serving` and `deploy`.
 
-    Call it where the reader is defined, in a module that imports neither TensorFlow nor Keras: whoever loads the task's
-    file imports that module first.
+    Call it where the reader is defined, in a module that imports neither TensorFlow nor Keras: a program that loads the
+    task's file imports that module first.
 
     Args:
-        task: What `export` has to know of it. A name that is taken is an error, but a module may be loaded again.
+        task: The task to register. A name that is taken raises an error, but a module may be loaded again.
 
     Returns:
         The same task.
@@ -51,7 +50,7 @@ def register_export(task: ExportedTask) -> ExportedTask:
 
 
 def find_export(name: str) -> ExportedTask:
-    """What `export` knows of a task; an error that names those that there are.
+    """Find a registered task by name, or raise an error that lists those there are.
 
     Example:
         >>> find_export("classification").reader.__name__
@@ -61,14 +60,14 @@ def find_export(name: str) -> ExportedTask:
         import_module(_module(name))
     if name not in _REGISTERED:
         raise ValueError(
-            f"The task {name!r} is not registered for export; these are: {', '.join(exported_tasks())}. To export a "
-            "task of your own, call export.register_export(export.ExportedTask(…)), or import the module that does."
+            f"The task {name!r} is not registered for export; expected one of {', '.join(exported_tasks())}. To export "
+            "your own task, call export.register_export(export.ExportedTask(…)), or import the module that does so."
         )
     return _REGISTERED[name]
 
 
 def exported_tasks() -> tuple[str, ...]:
-    """The names of all tasks that can be exported, in order.
+    """The names of all tasks that can be exported, in alphabetical order.
 
     Example:
         >>> "tagging" in exported_tasks()
@@ -86,18 +85,18 @@ def registering_module(name: str) -> str | None:
     return None if name in _BUILT_IN else find_export(name).reader.__module__
 
 
-def _module(name):
+def _module(name: str) -> str:
     return f"export.tasks.{_BUILT_IN[name]}"
 
 
-def _taken_by(task):
-    """Where another task of that name is; `None` where there is none, or where a module is loaded again."""
+def _taken_by(task: ExportedTask) -> str | None:
+    """The place of another task with that name; `None` if there is none, or if its module is loaded again."""
     if task.name in _BUILT_IN and task.reader.__module__ != _module(task.name):
         return _module(task.name)
     known = _REGISTERED.get(task.name)
     return None if known is None or known is task or _home(known) == _home(task) else _home(known)
 
 
-def _home(task):
-    """Where a task is defined: its reader speaks for it."""
+def _home(task: ExportedTask) -> str:
+    """The place where a task is defined: that of its reader."""
     return f"{task.reader.__module__}.{task.reader.__qualname__}"

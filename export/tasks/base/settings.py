@@ -1,7 +1,6 @@
-"""What the settings in a file may be: checks with their words, for a file may come from anywhere.
+"""Check the settings in a file, which may come from anywhere.
 
-Takes settings by name and what each of them must be, gives nothing or an error that names the first that is wrong.
-Every reader lists its settings in these terms.
+Each reader lists its settings with a `Setting`: a check, and a description for the error.
 """
 
 import math
@@ -9,12 +8,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_MOST = 1 << 16  # tokens; far beyond every BERT
+_MOST = 1 << 16  # tokens; more than any BERT takes
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a setting may be: a check, and the same in words."""
+    """What a setting of a reader may be. A file may come from anywhere, so a reader checks what it says.
+
+    Args:
+        allows: Takes the value, says whether it is allowed.
+        words: The same in words, which end the sentence "expected …".
+
+    Example:
+        >>> Setting(lambda value: type(value) is float and 0 < value < 1, "a number between 0 and 1").allows(0.5)
+        True
+    """
 
     allows: Callable[[Any], bool]
     words: str
@@ -26,7 +34,7 @@ NUMBER = Setting(lambda value: type(value) in (int, float) and math.isfinite(val
 
 
 def one_of(*values: Any) -> Setting:
-    """One of some values.
+    """Allow one of some values.
 
     Example:
         >>> one_of("cut", "windows").allows("cut")
@@ -38,21 +46,21 @@ def one_of(*values: Any) -> Setting:
 
 
 def list_of(what: Setting, length: int | None = None) -> Setting:
-    """A list whose members are all the same kind of thing, perhaps that many.
+    """Allow a list, of a given length or of any, whose items are all allowed by one setting.
 
     Example:
         >>> list_of(NUMBER, 2).allows([0.5, float("nan")])
         False
     """
 
-    def allows(value):
+    def allows(value: Any) -> bool:
         return isinstance(value, list) and length in (None, len(value)) and all(map(what.allows, value))
 
     return Setting(allows, f"a list of {'any length' if length is None else length}, each member {what.words}")
 
 
 def check_settings(settings: Mapping[str, Any], expected: Mapping[str, Setting]) -> None:
-    """An error that names the first setting which is not what it must be, or is not there.
+    """Raise an error that names the first setting with a value that is missing or not allowed.
 
     Example:
         >>> check_settings({"stride": 64}, {"stride": COUNT})
@@ -60,4 +68,4 @@ def check_settings(settings: Mapping[str, Any], expected: Mapping[str, Setting])
     for name, setting in expected.items():
         value = settings.get(name)
         if not setting.allows(value):
-            raise ValueError(f"{name}={repr(value)[:60]}; expected {setting.words}.")
+            raise ValueError(f"Got {name}={repr(value)[:60]}; expected {setting.words}.")

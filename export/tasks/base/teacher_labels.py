@@ -1,8 +1,8 @@
-"""Texts without labels → examples that carry the teacher's answers as labels.
+"""Label texts with the answers of a teacher.
 
-Takes whatever a task's `predict` takes (plain strings for a classifier); gives what its `fit` takes. With labels by the
-teacher, text that nobody labelled goes the same way as text that somebody did, and a score says how often the student
-agrees with its teacher. How an answer becomes a label is `ExportedTask.label_texts`.
+Takes inputs of a task's `predict` (plain strings for a classifier); gives data for its `fit`. Unlabelled texts can then
+be used like labelled ones, and a score on them says how often the student agrees with its teacher.
+`ExportedTask.label_texts` turns answers into labels.
 """
 
 from typing import Any
@@ -12,8 +12,8 @@ from export.tasks.base.registry import find_export
 from keras_bert.tasks.base.task import Task
 
 
-def label_texts(teacher: Task, x: Any, y: Any = None, **columns) -> tuple[Any, Any, dict]:
-    """Data as it is where it has labels; else with the teacher's answers.
+def label_texts(teacher: Task, x: Any, y: Any = None, **columns: Any) -> tuple[Any, Any, dict]:
+    """Give labelled data as it is; label other data with the teacher's answers.
 
     Args:
         teacher: A trained task.
@@ -32,7 +32,7 @@ def label_texts(teacher: Task, x: Any, y: Any = None, **columns) -> tuple[Any, A
     if examples.labelled is not None:
         return x, y, columns
     if not examples.inputs:
-        raise ValueError("There are no texts; expected some for the teacher to label.")
+        raise ValueError("Got no texts; expected at least one for the teacher to label.")
     labels_of = find_export(teacher.name).label_texts
     if labels_of is None:
         raise ValueError(

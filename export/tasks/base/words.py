@@ -1,4 +1,4 @@
-"""What tasks share whose file tags words: settings, examples, decoding, labels by a teacher, and the server."""
+"""What tasks share whose file tags words: settings, examples, decoding, labels by a teacher, and serving."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,21 +22,21 @@ TAG_SETTINGS = {
 
 
 def locate_inputs(inputs: list, splitting: str) -> list[tuple[str, list]]:
-    """Texts, or lists of words, with the places of their words; an error where something is neither."""
+    """Find the words of texts, or of lists of words; raise an error for anything else."""
     for text in inputs:
         check_texts([text] if isinstance(text, str) or not isinstance(text, Sequence) else text)
     return [locate_words(text, "words" if splitting == "auto" else splitting) for text in inputs]
 
 
 def tag_scores(tags: Sequence[str] | None, settings: dict) -> np.ndarray:
-    """What decoding takes, from the tags and settings of a file; an error where they do not go together.
+    """Build the transition scores for decoding from a file's tags and settings, and check that they go together.
 
     Example:
         >>> tag_scores(["O", "B-PER", "I-PER"], {"scheme": "BIO", "constrained": False}).shape
         (4, 4)
     """
     if tags is None or OUTSIDE not in tags or any(split_tag(tag) is None for tag in tags):
-        raise ValueError(f"the labels {list(tags or ())[:6]}; expected tags of words: 'O', 'B-PER', 'I-PER' …")
+        raise ValueError(f"The labels are {list(tags or ())[:6]}; expected tags of words: 'O', 'B-PER', 'I-PER' …")
     transitions = None
     if settings.get("head") == "crf":
         rows = list_of(list_of(NUMBER, len(tags)), len(tags) + 1)
@@ -48,7 +48,7 @@ def tag_scores(tags: Sequence[str] | None, settings: dict) -> np.ndarray:
 
 
 def same_entities(ours: Sequence, theirs: Sequence) -> bool:
-    """Whether both are the same entities at the same places."""
+    """Whether both have the same entities at the same places."""
     places = [{(one.label, one.start, one.end) for one in part} for part in (ours, theirs)]
     return places[0] == places[1]
 
@@ -56,21 +56,21 @@ def same_entities(ours: Sequence, theirs: Sequence) -> bool:
 # === Data ===
 
 
-def read_words(task: Any, x: Any, y: Any, **columns) -> Examples:
-    """Texts or lists of words; with tags or entities, any form that the task's `read` takes."""
+def read_words(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
+    """Read texts or lists of words; with tags or entities, any form that the task's `read` takes."""
     if x is None or (y is None and isinstance(x, list | tuple) and all(map(_is_text, x))):
         return Examples(list(PROBES if x is None else x))
     rows = task.read(x, y, **columns)
     return Examples([list(words) for words in rows.words], None if None in rows.tags else rows)
 
 
-def _is_text(item):
+def _is_text(item: Any) -> bool:
     """Whether this is a string, or a list of words."""
     return isinstance(item, str) or (isinstance(item, list | tuple) and all(isinstance(word, str) for word in item))
 
 
 def entity_labels(text: str | Sequence[str], entities: Sequence) -> list:
-    """Entities as labels of a string; of a list of words as tags, for it has no places."""
+    """Turn entities into labels of a string; of a list of words into tags, because it has no places."""
     if isinstance(text, str):
         return [(entity.start, entity.end, entity.label) for entity in entities]
     tags = []
@@ -83,15 +83,15 @@ def entity_labels(text: str | Sequence[str], entities: Sequence) -> list:
 # === The server ===
 
 TAG_NOTES = (
-    "`starts` and `ends` say where each token stands in its text, in characters; -1 is a token that is not of the "
-    "text: `[CLS]`, `[SEP]`, padding.",
-    "`tags` has the likeliest tag of each token by itself. The first token of a word speaks for the word; the best "
-    "sequence of tags comes from `token_logits`, by `keras_bert.decoding.entities`.",
+    "`starts` and `ends` are the place of each token in its text, in characters; -1 marks tokens that are not part of "
+    "the text: `[CLS]`, `[SEP]` and padding.",
+    "`tags` has the likeliest tag of each token alone. The tag of a word is that of its first token; "
+    "`keras_bert.decoding.entities` finds the best sequence of tags from `token_logits`.",
 )
 
 
 def served_tags(outputs: dict, tags: Sequence[str]) -> dict:
-    """The likeliest tag of each token, and the logits."""
+    """The likeliest tag of each token, with the logits."""
     import tensorflow as tf
 
     best = tf.argmax(outputs["token_logits"], axis=-1, output_type=tf.int32)
@@ -99,5 +99,5 @@ def served_tags(outputs: dict, tags: Sequence[str]) -> dict:
 
 
 def joined_words(given: str | Sequence[str]) -> list[tuple[str, ...]]:
-    """A text, or a list of words, as a row of strings."""
+    """Turn a text, or a list of words, into a row of strings."""
     return [(given if isinstance(given, str) else " ".join(given),)]

@@ -1,1 +1,1 @@
-"""Edits of a converted graph that make it run faster."""
+"""Rewrites of a converted graph that make it faster."""

@@ -1,9 +1,9 @@
-"""The converter's graph, said in the forms that XNNPACK takes, so that it runs as one partition.
+"""Rewrite a converted graph with ops that XNNPACK takes, so that it runs as one partition.
 
-Keras writes `x[:, 0]` as a STRIDED_SLICE that removes a dimension: one that keeps it and a RESHAPE say the same. With a
-dynamic length, a dense layer on `[1, T, H]` computes the shapes of two reshapes from SHAPE, GATHER and PACK: a constant
-shape with one −1 says the same. And `ops.take` lets ids below zero count from a table's end, with three ops for each
-lookup; no id is.
+Keras writes `x[:, 0]` as a STRIDED_SLICE that removes a dimension; it becomes one that keeps it, and a RESHAPE. With a
+dynamic length, a dense layer on `[1, T, H]` computes the shapes of two reshapes with SHAPE, GATHER and PACK; they
+become a constant shape with one −1. `ops.take` allows negative ids, which count from a table's end, with three ops for
+each lookup; they are removed, because ids are never negative.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from export.file.parsed import Operator, Subgraph, TFLiteFile
 
 
 def fit_delegate(file: TFLiteFile) -> None:
-    """Rewrite a parsed file in place; what cannot be said more simply stays."""
+    """Rewrite a parsed file in place; ops that cannot be simplified stay."""
     for editor in editors(file):
         _take_ids_as_they_are(editor)
         operators = []
@@ -32,7 +32,7 @@ def fit_delegate(file: TFLiteFile) -> None:
 
 
 def _drop_unread(graph: Subgraph) -> None:
-    """Leave out the operators whose outputs nobody reads."""
+    """Remove operators whose outputs nothing reads."""
     before = None
     while before != len(graph.operators):
         before = len(graph.operators)
@@ -44,7 +44,7 @@ def _drop_unread(graph: Subgraph) -> None:
 
 
 def _take_ids_as_they_are(editor: GraphEditor) -> None:
-    """`GATHER(table, SELECT(ids < 0, ids + rows, ids))` as `GATHER(table, ids)`."""
+    """Turn `GATHER(table, SELECT(ids < 0, ids + rows, ids))` into `GATHER(table, ids)`."""
     makers = {int(output): operator for operator in editor.graph.operators for output in operator.outputs}
     for operator in editor.graph.operators:
         chosen = makers.get(int(operator.inputs[1])) if editor.is_op(operator, "GATHER") else None
@@ -57,7 +57,7 @@ def _take_ids_as_they_are(editor: GraphEditor) -> None:
 
 
 def _reads(editor: GraphEditor, operator: Operator | None, name: str, ids: int, is_fine: Callable[[int], bool]) -> bool:
-    """Whether an operator is the op of that name on the ids and a constant that is as it should be."""
+    """Whether an operator is the op of that name on the ids and a suitable constant."""
     if operator is None or not editor.is_op(operator, name) or int(operator.inputs[0]) != ids:
         return False
     value = editor.value(int(operator.inputs[1]), "INT32")
@@ -87,7 +87,7 @@ def _fix_shape(editor: GraphEditor, operator: Operator) -> None:
 
 
 def _keep_dimensions(editor: GraphEditor, operator: Operator) -> list[Operator]:
-    """`x[:, 0]` as `x[:, 0:1]` and a reshape; any other slice as it is."""
+    """Turn `x[:, 0]` into `x[:, 0:1]` and a reshape; leave other slices as they are."""
     options, (result,) = operator.builtinOptions, operator.outputs
     source, *bounds = (int(index) for index in operator.inputs)
     begin, end, _ = (editor.value(index, "INT32") for index in bounds)
@@ -100,7 +100,7 @@ def _keep_dimensions(editor: GraphEditor, operator: Operator) -> list[Operator]:
     end, kept = end.copy(), list(target)
     for axis in removed:
         end[axis] = begin[axis] + 1
-        if begin[axis] == -1:  # the last one: −1:0 would be empty
+        if begin[axis] == -1:  # the last item: −1:0 would be empty
             options.endMask |= 1 << axis
         kept.insert(axis, 1)
     options.shrinkAxisMask = 0

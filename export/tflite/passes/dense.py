@@ -1,9 +1,9 @@
-"""Dense layers of a file for any length → the form that they have in files for one length.
+"""Give dense layers of a file for any length the form that they have in files for one length.
 
-On `[1, T, H]` with an unknown T the converter draws a dense layer as RESHAPE, FULLY_CONNECTED, RESHAPE, ADD and, behind
-the queries, MUL by 1 / √head_dim; with a known one as one FULLY_CONNECTED, the factor in its weights. As one op it is
-the same in both, so that a quantized layer rounds the same numbers whatever the lengths of its file, and nothing is
-copied from shape to shape. A room of its own because it must come before anything is measured or quantized.
+On `[1, T, H]` with an unknown T, the converter writes a dense layer as RESHAPE, FULLY_CONNECTED, RESHAPE, ADD and,
+after the queries, MUL by 1 / √head_dim; with a known T, as one FULLY_CONNECTED with the factor in its weights. As one
+op, a quantized layer rounds the same numbers for all lengths, and nothing is copied between shapes. This must run
+before anything is measured or quantized.
 """
 
 import numpy as np
@@ -11,12 +11,12 @@ import numpy as np
 from export.file.editor import GraphEditor, editors
 from export.file.parsed import Operator, TFLiteFile
 
-_KEEPS_DIMENSIONS = 5  # the first version of FULLY_CONNECTED that can
-Scaled = dict[tuple[int, float], int]  # a buffer and a factor → the buffer of their product
+_KEEPS_DIMENSIONS = 5  # the first version of FULLY_CONNECTED with keep_num_dims
+Scaled = dict[tuple[int, float], int]  # the buffer of a product, by the buffer and the factor
 
 
 def join_dense_layers(file: TFLiteFile) -> None:
-    """Rewrite a parsed float file in place; an ADD or MUL that is no part of a dense layer stays."""
+    """Rewrite a parsed float file in place; an ADD or MUL that is not part of a dense layer stays."""
     scaled: Scaled = {}  # signatures share their weights
     for editor in editors(file):
         for operator in list(editor.graph.operators):
@@ -56,7 +56,7 @@ def _take_bias(editor: GraphEditor, product: Operator) -> None:
 
 
 def _keep_dimensions(editor: GraphEditor, product: Operator) -> None:
-    """`[1, T, in]` into the product and `[1, T, out]` out of it, without the reshapes to `[T, …]` and back."""
+    """Pass `[1, T, in]` into the product and `[1, T, out]` out of it, without reshapes to `[T, …]` and back."""
     before = next((one for one in editor.graph.operators if int(product.inputs[0]) in one.outputs), None)
     after = _only_reader(editor, int(product.outputs[0]), "RESHAPE")
     if before is None or after is None or not editor.is_op(before, "RESHAPE"):
@@ -66,7 +66,7 @@ def _keep_dimensions(editor: GraphEditor, product: Operator) -> None:
     extents = editor.extents(result)
     if extents[-1] != width or extents.count(-1) > 1:
         return
-    if editor.extents(source) != [*extents[:-1], depth]:  # heads, which become one vector with the same reshape
+    if editor.extents(source) != [*extents[:-1], depth]:  # heads, which the same reshape joins to one vector
         source = _reshaped(editor, before, int(product.inputs[0]), [*extents[:-1], depth])
         if source is None:
             return
@@ -81,7 +81,7 @@ def _keep_dimensions(editor: GraphEditor, product: Operator) -> None:
 
 
 def _reshaped(editor: GraphEditor, reshape: Operator, result: int, extents: list[int]) -> int | None:
-    """The result of a reshape with another shape, where one op alone reads it; else `None`."""
+    """Give the result of a reshape another shape, if only one op reads it; else `None`."""
     if len(editor.uses(result)) > 1 or result in editor.graph.outputs:
         return None
     shape = editor.constant("shape", np.array(extents, np.int32), "INT32")
@@ -114,7 +114,7 @@ def _take_factor(editor: GraphEditor, product: Operator, scaled: Scaled) -> None
     _drop(editor, product_of)
 
 
-# === What all of them need ===
+# === Shared ===
 
 
 def _is_activated(operator: Operator) -> bool:
@@ -122,7 +122,7 @@ def _is_activated(operator: Operator) -> bool:
 
 
 def _constant_beside(editor: GraphEditor, operator: Operator, index: int) -> tuple[int, np.ndarray] | tuple[None, None]:
-    """The constant that an operator takes beside a tensor, and its values; `None` twice where there is none."""
+    """The constant that an operator takes beside a tensor, and its values; `None` twice if there is none."""
     places = [int(other) for other in operator.inputs if other != index]
     values = editor.value(places[0]) if len(places) == 1 else None
     return (None, None) if values is None else (places[0], values)
@@ -133,7 +133,7 @@ def _drop(editor: GraphEditor, operator: Operator) -> None:
 
 
 def _only_reader(editor: GraphEditor, index: int, name: str) -> Operator | None:
-    """The op that alone reads a tensor, where it is of that name."""
+    """The only reader of a tensor, if it is an op of that name."""
     if index in editor.graph.outputs:
         return None
     readers = editor.uses(index)

@@ -1,8 +1,8 @@
-"""Layer normalizations → the form with the fewest passes over the states.
+"""Rewrite layer normalizations with fewer passes over the states.
 
 Keras computes γ/σ for every value, then x · γ/σ and β − mean · γ/σ, and adds them: five passes over `[1, T, H]` after
-the variance. (x − mean) · 1/σ · γ + β takes four, and the variance is the mean of the squares of what the first of
-them gives. On short texts a pass over the states costs as much as a small matrix.
+the variance. (x − mean) · 1/σ · γ + β takes four, and the variance is the mean of the squares of its first step. On
+short texts, a pass over the states costs as much as a small matrix.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ class _Norm:
 
 
 def shorten_norms(file: TFLiteFile) -> None:
-    """Rewrite a parsed float file in place; what is not the whole pattern stays."""
+    """Rewrite a parsed float file in place; anything but the whole pattern stays."""
     for editor in editors(file):
         makers = {int(output): operator for operator in editor.graph.operators for output in operator.outputs}
         for last in list(editor.graph.operators):
@@ -37,7 +37,7 @@ def shorten_norms(file: TFLiteFile) -> None:
 
 
 def _find(editor: GraphEditor, makers: Mapping[int, Operator], last: Operator) -> _Norm | None:
-    """The normalization that ends with `last`, if one does."""
+    """The normalization that ends with `last`, if there is one."""
 
     def made(index: int, name: str) -> Operator | None:
         operator = makers.get(int(index))
@@ -70,7 +70,7 @@ def _find(editor: GraphEditor, makers: Mapping[int, Operator], last: Operator) -
 def _made_by(
     editor: GraphEditor, makers: Mapping[int, Operator], operator: Operator, name: str, first: str, second: str
 ) -> tuple[Operator, Operator] | tuple[None, None]:
-    """The makers of an operator's two inputs, where they and it are what they should be; `None` twice otherwise."""
+    """The producers of an operator's two inputs, if all are ops of the given names; else `None` twice."""
     if not editor.is_op(operator, name) or operator.builtinOptions.fusedActivationFunction:
         return None, None
     one, other = (makers.get(int(index)) for index in operator.inputs)

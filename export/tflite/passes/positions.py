@@ -1,7 +1,7 @@
-"""Position rows that no text of a task can reach → gone.
+"""Remove position rows that no text of a task can reach.
 
-A file for any length stores the encoder's whole position table, 512 rows of most BERTs, where a task that reads 128
-tokens looks up the first 128. Files for given lengths have those rows alone already: their lookup is a constant.
+A file for any length stores the encoder's whole position table, but a task reads only the first `sequence_length` rows.
+Files for given lengths have only those rows already: their lookup is a constant.
 """
 
 import numpy as np
@@ -13,8 +13,8 @@ from export.file.parsed import TFLiteFile
 def drop_positions(file: TFLiteFile, longest: int) -> None:
     """Shorten the position tables of a parsed file in place to the first `longest` rows.
 
-    A table of positions is one whose rows are looked up by RANGE, as `BertEmbeddings` does for a length that is known
-    at run time. A longer row is then an error of the lookup.
+    A position table is one whose rows are looked up by RANGE, as `BertEmbeddings` does for a dynamic length. A longer
+    row then raises an error in the lookup.
     """
     for editor in editors(file):
         counted = {

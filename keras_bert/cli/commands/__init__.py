@@ -1,1 +1,1 @@
-"""The commands of `keras-bert`, a module each."""
+"""The commands of `keras-bert`, one module each."""

@@ -1,6 +1,8 @@
-"""`keras-bert completion`: the name of a shell → a script by which it completes commands, flags and file names."""
+"""`keras-bert completion`: print a script for shell completion of commands, flags and file names."""
 
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from keras_bert.cli.help_page import FrontPage
 from keras_bert.cli.output import add_command
@@ -8,14 +10,14 @@ from keras_bert.cli.output import add_command
 SHELLS = ("bash", "zsh", "fish", "tcsh")
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     example = "bash > ~/.local/share/bash-completion/completions/keras-bert"
     command = add_command(commands, "completion", run, example=example)
     command.add_argument("shell", choices=SHELLS, help="whose script to print")
 
 
-def run(arguments) -> dict:
+def run(arguments: Namespace) -> dict[str, Any]:
     """Print a script that lets a shell complete commands, flags and file names."""
     from keras_bert.cli import make_parser
 
@@ -27,7 +29,7 @@ def run(arguments) -> dict:
 
 
 def completion_script(parser: FrontPage, shell: str) -> str:
-    """The script of a parser with commands, for one of `SHELLS`.
+    """Make the completion script of a parser with commands, for one of `SHELLS`.
 
     Example:
         ```python
@@ -41,6 +43,6 @@ def completion_script(parser: FrontPage, shell: str) -> str:
     for command in (parser, *parser.commands.choices.values()):
         for action in command._actions:
             takes_words = action.nargs != 0 and not action.choices
-            if takes_words and action.type in (None, Path):  # a path, or nothing that a shell could guess
+            if takes_words and action.type in (None, Path):  # a path, or a word that may be one
                 action.complete = shtab.FILE
     return shtab.complete(parser, shell)

@@ -1,12 +1,14 @@
-"""`keras-bert convert`: a checkpoint → the same in another format."""
+"""`keras-bert convert`: write a checkpoint in another format."""
 
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from keras_bert.cli.output import add_command
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     example = "google-bert/bert-base-uncased bert-google/ --format google"
     command = add_command(commands, "convert", run, example=example)
     command.add_argument("model", help="a model directory or a name")
@@ -15,8 +17,8 @@ def add(commands) -> None:
     command.add_argument("--encoder-only", action="store_true", help="leave out the heads")
 
 
-def run(arguments) -> dict:
-    """A checkpoint in another format."""
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Write a checkpoint in another format."""
     from keras_bert.checkpoint import load_encoder, load_labels, load_model, save_pretrained
 
     load = load_encoder if arguments.encoder_only else load_model

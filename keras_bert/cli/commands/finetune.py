@@ -1,30 +1,31 @@
-"""`keras-bert finetune`: labelled texts and pretrained weights → a model directory that answers.
+"""`keras-bert finetune`: train a model for a task on labelled texts, and save it.
 
-Reads the data, says what it dropped, trains by a recipe, saves. Ctrl-C saves the best model so far; killed, the same
-command goes on where it was.
+It prints which rows were dropped, and trains by a recipe. Ctrl-C saves the best model so far. After a kill, the same
+command resumes the run.
 """
 
 import shutil
 import sys
-from argparse import ArgumentTypeError
+from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
+from typing import Any
 
 from keras_bert.cli.data_flags import add_data_arguments, add_flags, check_flags
 from keras_bert.cli.output import add_command
-from keras_bert.tasks.base.registry import find_task, registered_tasks
+from keras_bert.tasks.base.registry import TaskEntry, find_task, registered_tasks
 from keras_bert.tasks.base.task_flags import is_given
 
 RECIPES = ("standard", "few_sample", "frozen", "lora", "bitfit")
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     example = "train.tsv sentiment/ --validation dev.tsv --recipe standard"
     command = add_command(commands, "finetune", run, example=example)
     command.add_argument(
         "data",
         metavar="DATA",
-        help="labelled texts: .tsv, .csv, .jsonl; CoNLL, SQuAD's and SemEval's files for their tasks; of seq2seq with "
+        help="labelled texts: .tsv, .csv, .jsonl; CoNLL, SQuAD's and SemEval's files for their tasks; for seq2seq with "
         "the columns source and target (--text, --label)",
     )
     command.add_argument("output", type=Path, help="the model directory to write")
@@ -39,33 +40,33 @@ def add(commands) -> None:
     command.add_argument(
         "--validation",
         metavar="FILE",
-        help="more of it to measure on; without it a tenth is held out, in whole sentences and contexts",
+        help="labelled texts to measure on; without it a tenth of DATA is held out, in whole sentences and contexts",
     )
     add_data_arguments(command.add_argument_group("data"))
     group = command.add_argument_group("training")
     group.add_argument("--recipe", choices=RECIPES, default="standard", help="default: %(default)s")
     group.add_argument("--learning-rate", type=float, help="instead of the recipe's")
     group.add_argument("--epochs", type=float, help="instead of the recipe's")
-    group.add_argument("--steps", type=int, help="at least so many steps, for small data")
+    group.add_argument("--steps", type=int, help="minimum number of steps, for small data")
     group.add_argument("--batch-size", type=int, help="instead of the recipe's")
-    group.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="a run each; the best is kept")
-    group.add_argument("--average", action="store_true", help="keep the mean of the seeds' weights, where it is better")
+    group.add_argument("--seeds", type=int, nargs="+", metavar="SEED", help="one run per seed; the best is kept")
+    group.add_argument("--average", action="store_true", help="keep the mean of the seeds' weights, if it is better")
     group.add_argument("--metric", help="what decides on validation data (accuracy, macro_f1, matthews …)")
     group.add_argument("--balanced", action="store_true", help="weigh classes so that each counts the same")
     group.add_argument(
         "--sequence-length",
         type=int,
-        help="the most tokens (default: 128; for questions 384, for intents and slots 64)",
+        help="maximum number of tokens (default: 128; for questions 384, for intents and slots 64)",
     )
     add_flags(command.add_argument_group("settings of single tasks"), "flags", "fit_flags", name_tasks=True)
 
 
-def run(arguments) -> dict:
-    """A model fine-tuned on labelled texts; started again after a kill, it goes on where it was."""
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Fine-tune a model on labelled texts; the same command resumes a killed run."""
     from keras_bert.system.allocator import keep_freed_memory
 
     if arguments.average and len(arguments.seeds or ()) == 1:
-        raise ValueError(f"--average with --seeds {arguments.seeds[0]}: expected two or more runs to average.")
+        raise ValueError(f"--average with --seeds {arguments.seeds[0]}: expected two or more seeds to average.")
     check_flags(arguments, arguments.task)
     keep_freed_memory()
     entry = find_task(arguments.task)
@@ -94,7 +95,7 @@ def run(arguments) -> dict:
     task.save(arguments.output)
     if not report.interrupted:
         shutil.rmtree(state, ignore_errors=True)
-    _say(arguments, str(report))
+    _print(arguments, str(report))
     return {
         "model": str(arguments.output),
         report.metric: round(report.score, 4),
@@ -103,27 +104,27 @@ def run(arguments) -> dict:
     }
 
 
-def _task_name(word):
+def _task_name(word: str) -> str:
     try:
         return find_task(word).name
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
 
 
-def _make(arguments, entry):
-    """An untrained task that knows all classes of the data, the rows to train on, and those to measure on."""
+def _make(arguments: Namespace, entry: TaskEntry) -> tuple[Any, Any, Any]:
+    """An untrained task with all classes of the data, the rows to train on, and the rows to measure on."""
     if arguments.validation and not Path(arguments.validation).exists():  # before the model is loaded
-        raise FileNotFoundError(f"{arguments.validation} is not there; expected a file to measure on.")
+        raise FileNotFoundError(f"{arguments.validation} does not exist; expected a file to measure on.")
     rows = entry.read(arguments, arguments.data, "train", None)
     if (report := getattr(rows, "report", None)) is not None:
-        _say(arguments, str(report))
+        _print(arguments, str(report))
     if arguments.glue or arguments.validation:
         task = entry.make_task(arguments, rows)
         return task, rows, entry.read(arguments, arguments.validation or arguments.data, "dev", task)
     train, validation = entry.hold_out(rows)
-    _say(arguments, f"no --validation: {len(validation):,} of {len(rows):,} rows are held out to measure on")
+    _print(arguments, f"no --validation: {len(validation):,} of {len(rows):,} rows are held out to measure on")
     return entry.make_task(arguments, rows), train, validation
 
 
-def _say(arguments, words):
-    print(words, file=sys.stderr if arguments.json else sys.stdout)
+def _print(arguments: Namespace, text: str) -> None:
+    print(text, file=sys.stderr if arguments.json else sys.stdout)

@@ -1,16 +1,19 @@
-"""`keras-bert info`: a model directory or a name → what it holds."""
+"""`keras-bert info`: show the contents of a checkpoint."""
+
+from argparse import Namespace
+from typing import Any
 
 from keras_bert.cli.output import add_command
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     command = add_command(commands, "info", run, example="all-MiniLM-L6-v2")
     command.add_argument("model", help="a model directory or a name")
 
 
-def run(arguments) -> dict:
-    """What a checkpoint holds."""
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Show the sizes, outputs and labels of a checkpoint."""
     from keras_bert.checkpoint import load_labels, load_model
     from keras_bert.model.encoder import encoder_config
 

@@ -5,11 +5,13 @@ go in the output directory; the work is done by the rooms to its left.
 """
 
 import argparse
+import time
 from pathlib import Path
 
 from keras_bert.cli.output import add_command
 
 _TEACHER_LOSSES = ("hidden", "sentence", "relations", "mlm")
+INITIAL = ("neighbours", "random")
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 
 
@@ -34,19 +36,52 @@ def _add_model_arguments(group):
 
 
 def _add_training_arguments(group):
-    group.add_argument("--steps", type=int, default=10_000, help="default: %(default)s")
-    group.add_argument("--sequence-length", type=int, default=128, help="tokens of a row (default: %(default)s)")
-    group.add_argument(
+    length = group.add_mutually_exclusive_group()
+    length.add_argument("--steps", type=int, help="default: 10000")
+    length.add_argument(
+        "--budget",
+        type=_read_budget,
+        metavar="TIME",
+        help="a time instead, such as 45m or 1h30m: the step is measured, and the number of steps set so that all ends "
+        "in time",
+    )
+    length.add_argument(
         "--phases",
         type=_read_phases,
         metavar="PHASES",
         help="several instead, LENGTH:STEPS or LENGTH:STEPS:BATCH each, such as 128:9000,512:1000:8",
     )
+    group.add_argument("--sequence-length", type=int, default=128, help="tokens of a row (default: %(default)s)")
     group.add_argument("--batch-size", type=int, default=32, help="rows of a step (default: %(default)s)")
-    group.add_argument("--learning-rate", type=float, default=5e-4, help="its peak (default: %(default)s)")
-    group.add_argument("--warmup", type=float, default=0.1, help="share of the steps (default: %(default)s)")
+    group.add_argument("--learning-rate", type=float, help="its peak (default: by size, 2e-3 for tiny, 1e-3 for mini)")
+    group.add_argument("--warmup", type=float, default=0.05, help="share of the steps (default: %(default)s)")
     group.add_argument("--optimizer", choices=("adamw", "lamb"), default="adamw", help="default: %(default)s")
-    group.add_argument("--dropout", type=float, help="while pretraining (default: 0.1); 0 is better for short runs")
+    group.add_argument("--beta-2", type=float, default=0.999, help="of the optimizer (default: %(default)s)")
+    group.add_argument(
+        "--dropout",
+        type=float,
+        default=0.0,
+        help="while pretraining (default: 0); 0.1 for many passes over little text",
+    )
+    group.add_argument(
+        "--initial",
+        choices=INITIAL,
+        default="neighbours",
+        help="weights to begin with: heads that look at neighbouring tokens, or all random (default: %(default)s)",
+    )
+    group.add_argument(
+        "--grow",
+        type=_read_growth,
+        default=(),
+        metavar="GROWTH",
+        help="begin with fewer blocks, BLOCKS:UNTIL_STEP each, such as 1:1000,2:3000",
+    )
+    group.add_argument(
+        "--mask-rate", type=float, default=0.3, help="share of tokens to predict at the start (default: %(default)s)"
+    )
+    group.add_argument(
+        "--final-mask-rate", type=float, default=0.15, help="and at the end, falling evenly (default: %(default)s)"
+    )
     group.add_argument("--mask", choices=("token", "word", "span"), default="token", help="default: %(default)s")
     group.add_argument(
         "--packed", action="store_true", help="several short examples in one row: no compute for padding"
@@ -76,7 +111,9 @@ def _add_teacher_arguments(group):
 
 
 def _add_machine_arguments(group):
-    group.add_argument("--save-every", type=int, default=500, help="steps between states (default: %(default)s)")
+    group.add_argument(
+        "--save-every", type=int, help="steps between states (default: 500; with --budget up to 20 states in all)"
+    )
     group.add_argument("--accumulation", type=int, default=1, help="parts of a batch, to save memory")
     group.add_argument("--precision", default="auto", help="a dtype policy; auto: half precision on GPUs and TPUs")
     group.add_argument("--strategy", default="auto", help="which devices (default: %(default)s)")
@@ -89,8 +126,9 @@ def run(arguments) -> dict:
     from keras_bert.system.allocator import keep_freed_memory
     from keras_bert.training.resume import require_writable
 
+    began = time.monotonic()
     output, several = arguments.output, arguments.phases is not None
-    lengths = arguments.phases or [(arguments.sequence_length, arguments.steps, arguments.batch_size)]
+    lengths = arguments.phases or [(arguments.sequence_length, _steps(arguments), arguments.batch_size)]
     plans = [_plan(arguments, steps, batch_size or arguments.batch_size) for _, steps, batch_size in lengths]
     teacher = _teacher(arguments)
     require_writable(output)
@@ -105,9 +143,38 @@ def run(arguments) -> dict:
         history = pretrain_in_phases(phases, output, config, tokenizer, **options)[-1]
     else:
         (phase,) = phases
+        if arguments.budget is not None:
+            phase = _fit_to_budget(arguments, phase, config, tokenizer, spent=time.monotonic() - began)
         options |= {"validation": phase.validation, "teacher": teacher}
         history = pretrain(phase.examples, output, config, tokenizer, phase.plan, **options)
     return {**{name: round(values[-1], 4) for name, values in history.items()}, **_places(output, several)}
+
+
+def _steps(arguments):
+    """Those of the plan; with a budget they are decided when the step is measured."""
+    if arguments.budget is not None:
+        return _save_every(arguments)
+    return 10_000 if arguments.steps is None else arguments.steps
+
+
+def _save_every(arguments):
+    return 500 if arguments.save_every is None else arguments.save_every
+
+
+def _fit_to_budget(arguments, phase, config, tokenizer, spent):
+    from keras_bert.pretraining.budget import fit_to_budget
+
+    return fit_to_budget(
+        phase,
+        arguments.output,
+        config,
+        tokenizer,
+        arguments.budget,
+        save_every=arguments.save_every,
+        start_from=arguments.start_from,
+        spent=spent,
+        verbose=not arguments.json,
+    )
 
 
 def _plan(arguments, steps, batch_size):
@@ -119,12 +186,17 @@ def _plan(arguments, steps, batch_size):
         accumulation=arguments.accumulation,
         learning_rate=arguments.learning_rate,
         optimizer=arguments.optimizer,
+        beta_2=arguments.beta_2,
         warmup=arguments.warmup,
         dropout=arguments.dropout,
+        initial=arguments.initial,
+        growth=arguments.grow,
+        mask_rate=arguments.mask_rate,
+        final_mask_rate=arguments.final_mask_rate,
         mask_unit=arguments.mask,
         packed=arguments.packed,
         negatives=arguments.negatives,
-        save_every=arguments.save_every,
+        save_every=_save_every(arguments),
         validation_steps=arguments.validation_steps,
         service=arguments.service,
         strategy=arguments.strategy,
@@ -164,6 +236,14 @@ def _teacher(arguments):
 
     if arguments.phases is not None:
         raise ValueError("--phases and --teacher: a teacher teaches in one phase; go on with --start-from afterwards.")
+    if arguments.budget is not None:
+        raise ValueError(
+            "--budget and --teacher: the teacher's time is not measured; give --steps instead."
+        )
+    if arguments.grow:
+        raise ValueError(
+            "--grow and --teacher: a student of a teacher has all its blocks from the start; leave out one of the two."
+        )
     return Teacher(
         model=arguments.teacher,
         passes=arguments.teacher_passes,
@@ -231,6 +311,23 @@ def _places(output, several):
         "history": f"{runs}/history.jsonl",
         "tensorboard": f"tensorboard --logdir {output}",
     }
+
+
+def _read_budget(text):
+    from keras_bert.system.durations import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _read_growth(text):
+    """`1:1000,2:3000` → `((1, 1000), (2, 3000))`."""
+    pairs = [part.split(":") for part in text.split(",")]
+    if not all(len(pair) == 2 and all(number.isascii() and number.isdigit() for number in pair) for pair in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} is no growth; expected BLOCKS:UNTIL_STEP, such as 1:1000,2:3000")
+    return tuple((int(blocks), int(step)) for blocks, step in pairs)
 
 
 def _read_phases(text):

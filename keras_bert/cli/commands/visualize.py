@@ -1,14 +1,16 @@
-"""`keras-bert visualize`: a model and a text → a page or a picture of what happens inside."""
+"""`keras-bert visualize`: write a page or a picture of what a model does with a text."""
 
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 from keras_bert.cli.output import add_command
 
 VIEWS = ("attributions", "attention", "inputs")
 
 
-def add(commands) -> None:
-    """The command and its arguments."""
+def add(commands: Any) -> None:
+    """Add the command and its arguments."""
     example = 'sentiment/ "What a lovely film!" --view attributions --output why.html'
     command = add_command(commands, "visualize", run, example=example)
     command.add_argument("model", help="a directory that finetune wrote; for attention and inputs any model")
@@ -22,13 +24,13 @@ def add(commands) -> None:
     heads.add_argument("--layer", type=int, help="from 0 on, −1 is the last (default: all)")
     heads.add_argument("--head", help="a number, or mean (default: all)")
     answers = command.add_argument_group("attributions")
-    answers.add_argument("--label", help="the class to explain (default: the model's own answer)")
-    answers.add_argument("--against", metavar="LABEL", help="a class to hold it against")
-    answers.add_argument("--token", metavar="WORD", help="for a tagger or an answer: whose label is explained")
+    answers.add_argument("--label", help="the class to explain (default: the model's answer)")
+    answers.add_argument("--against", metavar="LABEL", help="a class to compare it with")
+    answers.add_argument("--token", metavar="WORD", help="for a tagger or an answer: the word whose label is explained")
 
 
-def run(arguments) -> dict:
-    """A page or picture of where a model looks in a text, or of which words made its answer."""
+def run(arguments: Namespace) -> dict[str, Any]:
+    """Write a page or a picture of a model's attention, attributions or inputs for a text."""
     from keras_bert import visualize
 
     view: visualize.Attributions | visualize.Attention | visualize.EmbeddingInputs
@@ -49,8 +51,8 @@ def run(arguments) -> dict:
     return {**result, "label": view.answer.label, "values": values, "score": round(view.score, 4)}
 
 
-def _open(directory):
-    """A task, or where there is none the model and its tokenizer."""
+def _open(directory: str) -> tuple[Any, Any]:
+    """The task of a directory without a tokenizer, or its model and tokenizer."""
     from keras_bert.checkpoint import load_model
     from keras_bert.checkpoint.hub import find_directory
     from keras_bert.tasks.base.saved_tasks import SETTINGS, load_task
@@ -59,7 +61,7 @@ def _open(directory):
     return (load_task(place), None) if (Path(place) / SETTINGS).exists() else load_model(place)
 
 
-def _number(word):
+def _number(word: str) -> int:
     if not word.isdigit():
         raise ValueError(f"--head {word!r}: expected a number, or mean.")
     return int(word)

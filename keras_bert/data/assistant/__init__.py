@@ -1,7 +1,6 @@
 """The bundled data set: commands to a phone assistant, with their intents and slots.
 
-Takes the name of a split, gives a list of `Utterance`. It is a room of its own because it is plain text and
-needs the standard library alone: tests, examples and devices read it without TensorFlow.
+It needs the standard library only, so that tests, examples and devices can read it without TensorFlow.
 
     >>> from keras_bert.data.assistant import load_assistant
     >>> first = load_assistant("train")[0]
@@ -10,24 +9,24 @@ needs the standard library alone: tests, examples and devices read it without Te
     >>> [(slot.name, slot.text) for slot in first.slots]
     [('time', 'half past six'), ('date', 'tomorrow')]
 
-All utterances were written for this package. The training split holds everyday wording. Validation and test
-were written apart from it: no wording of theirs stands in the training split, most slot values are new, and
-the test split has many indirect requests ("I can't see a thing in the stairwell"). In each file the intents
-take turns, so that the first lines are a balanced sample.
+All utterances were written for this package. The training split has everyday wording. Validation and test were
+written separately: they share no wording with the training split, most slot values are new, and the test split
+has many indirect requests ("I can't see a thing in the stairwell"). In each file the intents alternate, so that
+the first lines are a balanced sample.
 
-**File format.** UTF-8 with a header, one utterance a line, `intent<TAB>utterance`; slots are marked inline as
+**File format.** UTF-8 with a header, one utterance per line, `intent<TAB>utterance`; slots are marked inline as
 `[words](slot)`:
 
     set_alarm<TAB>wake me up at [half past six](time) [tomorrow](date)
 
-Square brackets mark slots and nothing else: a literal one cannot be written. Slots do not nest.
+Square brackets are only for slots: an utterance cannot contain a literal one. Slots do not nest.
 
 **What a slot covers.**
 
-- Outside stay prepositions ("at", "for", "in"), a leading "the", "a" or "my", the `'s` of an owner, and the
-  words "list" and "playlist". Inside belongs what changes the meaning ("every Sunday", "nearest pharmacy",
+- Not included: prepositions ("at", "for", "in"), a leading "the", "a" or "my", the `'s` of an owner, and the
+  words "list" and "playlist". Included: what changes the meaning ("every Sunday", "nearest pharmacy",
   "this Friday"), and an "a" that counts ("[an hour](duration)", "[a](amount) [cup](unit)").
-- `message`, `phrase` and `reminder`, and every title or name, are taken whole: with their article, and with
+- `message`, `phrase` and `reminder`, and every title or name, are marked as a whole: with their article, and with
   the dates and persons that they mention ("tell Mum [I'll be there on Sunday](message)").
 - `time` is a time of day ("noon", "6 in the morning", a mealtime), `date` a day, a longer span or a
   repetition. A part of the day joins the day that it follows ("[tomorrow morning](date)"); "tonight" is a
@@ -37,7 +36,7 @@ Square brackets mark slots and nothing else: a literal one cannot be written. Sl
 - `change` is what says which way a device or the volume goes: "on", "dim", "blue", "louder", "mute".
 - `amount` and `unit` are separate, even where they are written together: `[40](amount)[%](unit)`.
 - `genre` is a style or a mood, `item` what goes on a list, what is measured, or what a timer is for.
-- Only what the request is about is marked, not what is told along the way ("I have a flight to catch").
+- Only what the request is about is marked, not side remarks ("I have a flight to catch").
 - `small_talk` has no slots.
 """
 
@@ -55,14 +54,14 @@ __all__ = ["Slot", "Utterance", "intents", "load_assistant", "read_utterances", 
 SPLITS = ("train", "validation", "test")
 HEADER = "intent\tutterance"
 
-_MARKS = "\u0300-\u036f\u200d\ufe00-\ufe0f"  # accents, joiner, variation selectors: never words of their own
+_MARKS = "\u0300-\u036f\u200d\ufe00-\ufe0f"  # accents, joiner, variation selectors: never separate words
 _WORD = re.compile(
     rf"""
       ['’]s\b                                           # Ana|'s   what|'s
     | \w[\w{_MARKS}]*                                   # a word ...
       (?: (?: ['’](?!s\b) | - | (?<=\d)[.,:/](?=\d) )   # ... joined: don't  lie-in  7:30  1,500  6.5
           \w[\w{_MARKS}]* )*
-    | [^\w\s][{_MARKS}]*                                # any other sign by itself
+    | [^\w\s][{_MARKS}]*                                # any other character by itself
     """,
     re.VERBOSE | re.IGNORECASE,
 )
@@ -75,7 +74,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Slot:
-    """A marked stretch of an utterance: `utterance.text[start:end] == text`."""
+    """A marked part of an utterance: `utterance.text[start:end] == text`."""
 
     name: str
     start: int
@@ -105,18 +104,22 @@ class Utterance:
         for slot in self.slots:
             if self.text[slot.start : slot.end] != slot.text:
                 found = self.text[slot.start : slot.end]
-                raise ValueError(f"{slot} does not fit {self.text!r}: characters start to end are {found!r}.")
+                raise ValueError(
+                    f"{slot} does not fit {self.text!r}: text[start:end] is {found!r}; expected the slot's text."
+                )
             if slot.start < free_from:
-                raise ValueError(f"{slot} overlaps the slot before it or stands out of order.")
+                raise ValueError(
+                    f"{slot} overlaps the slot before it, or is out of order; expected slots from left to right."
+                )
             if slot.start not in starts or slot.end not in ends:
                 raise ValueError(
-                    f"slot {slot.name!r} = {slot.text!r} must begin and end where a word does; "
+                    f"Slot {slot.name!r} = {slot.text!r} must begin and end where a word does; "
                     f"the words of this utterance are {self.words()}."
                 )
             free_from = slot.end
 
     def words(self) -> list[str]:
-        """The words of the text, as `split_words` cuts them."""
+        """The words of the text, from `split_words`."""
         return [word for word, _, _ in split_words(self.text)]
 
     def bio_tags(self) -> list[str]:
@@ -129,10 +132,10 @@ class Utterance:
 
 
 def split_words(text: str) -> list[tuple[str, int, int]]:
-    """Cuts a text into `(word, start, end)`, without ever looking at its slots.
+    """Split a text into `(word, start, end)`. Slots are not looked at.
 
     A word is a run of letters and digits; an inner apostrophe or hyphen does not end it, nor does one of
-    `.,:/` between digits. A final `'s` and every other sign are words of their own.
+    `.,:/` between digits. A final `'s` and every other character are separate words.
 
     >>> [word for word, _, _ in split_words("What's 1,500 kronor in €, Zoë?")]
     ['What', "'s", '1,500', 'kronor', 'in', '€', ',', 'Zoë', '?']
@@ -151,12 +154,12 @@ def load_assistant(split: str = "train") -> list[Utterance]:
         ['add_event', 'add_to_list']
     """
     if split not in SPLITS:
-        raise ValueError(f"split={split!r} is not one of {', '.join(map(repr, SPLITS))}.")
+        raise ValueError(f"split={split!r}: expected one of {', '.join(map(repr, SPLITS))}.")
     return list(_bundled(split))
 
 
 def read_utterances(path: str | Path) -> list[Utterance]:
-    """Reads a file of your own in the format of the bundled ones (see the top of this module).
+    """Read a file in the format of the bundled ones (see the top of this module).
 
     A line that breaks the format raises a `ValueError` with file, line number and what is wrong.
     """
@@ -194,7 +197,7 @@ def _bundled(split: str) -> tuple[Utterance, ...]:
 def _parse(content: str, source: str) -> Iterator[Utterance]:
     header, *lines = content.removesuffix("\n").split("\n")
     if header != HEADER:
-        raise ValueError(f"{source}, line 1: the header is {header!r}, expected {HEADER!r}.")
+        raise ValueError(f"{source}, line 1: the header is {header!r}; expected {HEADER!r}.")
     for number, line in enumerate(lines, start=2):
         try:
             yield _parse_line(line)
@@ -205,25 +208,27 @@ def _parse(content: str, source: str) -> Iterator[Utterance]:
 def _parse_line(line: str) -> Utterance:
     fields = line.split("\t")
     if len(fields) != 2:
-        raise ValueError(f"{len(fields)} column(s), expected 2 with a tab between: intent and utterance.")
+        raise ValueError(f"There are {len(fields)} columns; expected 2 with a tab between them: intent and utterance.")
     intent, marked = fields
     if not _NAME.fullmatch(intent):
-        raise ValueError(f"intent {intent!r} is not a name of lower-case letters, digits and underscores.")
+        raise ValueError(f"Intent {intent!r}: expected a name of lower-case letters, digits and underscores.")
     if not marked or marked != " ".join(marked.split()):
-        raise ValueError(f"utterance {marked!r} is empty or has spaces at an end or side by side.")
+        raise ValueError(
+            f"Utterance {marked!r} is empty, or has a space at an end or two in a row; expected single spaces."
+        )
 
     text, slots, done = "", [], 0
     for match in _MARKED.finditer(marked):
         words, name = match.groups()
         if not words or words != words.strip():
-            raise ValueError(f"{match.group()!r} marks no words, or spaces at an end of them.")
+            raise ValueError(f"{match.group()!r} marks no words, or a space at an end; expected [words](slot).")
         if not _NAME.fullmatch(name):
-            raise ValueError(f"slot {name!r} is not a name of lower-case letters, digits and underscores.")
+            raise ValueError(f"Slot {name!r}: expected a name of lower-case letters, digits and underscores.")
         text += marked[done : match.start()]
         slots.append(Slot(name, len(text), len(text) + len(words), words))
         text += words
         done = match.end()
     text += marked[done:]
     if "[" in text or "]" in text:
-        raise ValueError(f"a square bracket is left over in {text!r}; a slot is written [words](slot).")
+        raise ValueError(f"A square bracket is left over in {text!r}; a slot is written [words](slot).")
     return Utterance(text, intent, tuple(slots))

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_bert.batching.datasets import prompt
 from keras_bert.pretraining.batches import max_predictions
-from keras_bert.pretraining.masking import Masking, mask_batches
+from keras_bert.pretraining.masking import Masking, falling_rate, mask_batches
 from keras_bert.pretraining.model import features_and_labels
 from keras_bert.pretraining.plan import PretrainingPlan
 from keras_bert.pretraining.teacher.alignment import Alignment
@@ -77,15 +77,30 @@ class StudentBatches:
         self.teacher, self.targets, self.alignment = teacher, targets, alignment
         self.next_sentence = next_sentence
 
-    def dataset(self, rows: Callable[[], Iterator[TaughtRows]], start: int = 0) -> tf.data.Dataset:
-        """The batches of an iterator; `start` is the number of the first one, which decides about its masks."""
+    def training(self, rows: Callable[[], Iterator[TaughtRows]], start: int = 0) -> tf.data.Dataset:
+        """The batches of an iterator; `start` is the step of the first one, which decides about its masks."""
+        rate = falling_rate(self.plan.mask_rate, self.plan.last_mask_rate, self.plan.steps)
+        return self._dataset(rows, start, rate)
+
+    def validation(self, rows: Callable[[], Iterator[TaughtRows]]) -> tf.data.Dataset:
+        """The batches of an iterator, masked at the rate that the run ends with and in the same way each time."""
+        return self._dataset(rows, 0, None)
+
+    def _dataset(
+        self,
+        rows: Callable[[], Iterator[TaughtRows]],
+        start: int,
+        rate: Callable[[tf.Tensor], tf.Tensor] | None,
+    ) -> tf.data.Dataset:
         first = next(iter(rows()))
         shape = {name: tf.TensorSpec(value.shape, value.dtype) for name, value in self._flat(first).items()}
         data = tf.data.Dataset.from_generator(lambda: map(self._flat, rows()), output_signature=shape)
         if self.teacher.mlm:
             most = max_predictions(self.examples, self.plan)
-            masking = Masking.for_tokenizer(self.tokenizer, max_predictions=most, unit=self.plan.mask_unit)
-            data = mask_batches(data, masking, seed=self.plan.seed, start=start)
+            masking = Masking.for_tokenizer(
+                self.tokenizer, max_predictions=most, rate=self.plan.last_mask_rate, unit=self.plan.mask_unit
+            )
+            data = mask_batches(data, masking, seed=self.plan.seed, start=start, rate=rate)
         return prompt(data.map(self._labelled).prefetch(4))
 
     def _flat(self, taught):

@@ -18,8 +18,15 @@ from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.batches import has_next_sentence, max_predictions, token_counts, unmasked_rows
 from keras_bert.pretraining.corpus.manifest import FILE, load_manifest
 from keras_bert.pretraining.model import TokenCountingModel
-from keras_bert.pretraining.plan import PretrainingPlan
-from keras_bert.pretraining.records import HISTORY, RecordHistory, StopOnNaN, read_history, write_plan
+from keras_bert.pretraining.plan import PretrainingPlan, pretraining_rate
+from keras_bert.pretraining.records import (
+    HISTORY,
+    RecordHistory,
+    StopOnNaN,
+    keep_old_defaults,
+    read_history,
+    write_plan,
+)
 from keras_bert.pretraining.teacher import cache as teacher_cache
 from keras_bert.pretraining.teacher.alignment import Alignment
 from keras_bert.pretraining.teacher.batches import StudentBatches, asked_rows, rows_in_order, shuffled_rows
@@ -102,16 +109,14 @@ class _Run:
 
     def __init__(self, examples, output, config, tokenizer, plan, teacher, validation, start_from, verbose):
         require_writable(output)
-        self.examples, self.output, self.tokenizer, self.plan = examples, output, tokenizer, plan
+        _check_plan(plan)
+        self.examples, self.output, self.tokenizer = examples, output, tokenizer
         self.teacher, self.validation, self.start_from, self.verbose = teacher, validation, start_from, verbose
         self.devices = choose_devices(plan.strategy, precision=plan.precision)
         self.devices.replica_batch_size(plan.batch_size // plan.accumulation)
-        if plan.service:
-            raise ValueError(
-                "service and teacher: a teacher's rows are not read through a tf.data service; leave out one."
-            )
         self.source = None if start_from is None else load_model(start_from)[0]
         self.config = _check_config(config, self.source, tokenizer)
+        self.plan = plan = keep_old_defaults(plan, output).for_config(self.config)
         self.loaded = load_teacher(teacher)
         theirs = self.loaded.config
         self.targets = Targets.find(teacher, theirs, self.config, packed=plan.packed)
@@ -202,13 +207,13 @@ class _Run:
         def data_from(step):
             place = step - number * groups.steps
             seed = (plan.seed, number)
-            return self.batches.dataset(lambda: shuffled_rows(rows, plan.batch_size, place, seed=seed), start=step)
+            return self.batches.training(lambda: shuffled_rows(rows, plan.batch_size, place, seed=seed), start=step)
 
         return data_from
 
     def _asked_from(self, step):
         data = self._rows(self.examples, self.plan.batch_size).skip(step)
-        return self.batches.dataset(lambda: asked_rows(data.as_numpy_iterator(), self.outputs), start=step)
+        return self.batches.training(lambda: asked_rows(data.as_numpy_iterator(), self.outputs), start=step)
 
     @functools.cached_property
     def _validation_rows(self):
@@ -226,7 +231,7 @@ class _Run:
         if self.validation is None:
             return None
         rows, size = self._validation_rows
-        data = self.batches.dataset(lambda: rows_in_order(rows, size))
+        data = self.batches.validation(lambda: rows_in_order(rows, size))
         steps = len(rows) // size
         return self.devices.distribute(data.apply(_with_size(steps)))
 
@@ -260,12 +265,18 @@ class _Run:
         make = functools.partial(token_outputs, self.outputs, self.alignment)
         return load_or_make(self.cache.directory / _TOKEN_VECTORS, make)
 
+    @property
+    def _initial(self):
+        """What the student begins with before it takes the teacher's weights, whose blocks bring their own heads."""
+        takes_blocks = self.teacher.start != "random" and shares_blocks(self.loaded.config, self.config)
+        return "random" if self.source is not None or takes_blocks else self.plan.initial
+
     def _build(self, vectors):
         """The student's encoder and its training model, compiled."""
         plan, config = self.plan, self.config
         if plan.dropout is not None:
             config = config.replace(dropout=plan.dropout, attention_dropout=plan.dropout)
-        encoder = bert_encoder(config, packed=plan.packed, seed=plan.seed)
+        encoder = bert_encoder(config, packed=plan.packed, initial=self._initial, seed=plan.seed)
         if self.source is None:
             start_from_teacher(encoder, self.teacher, self.loaded, self.alignment, vectors)
         model = student_model(
@@ -284,7 +295,8 @@ class _Run:
         if self.source is not None:
             copy_weights(self.source, encoder, allow_missing=True)
             copy_weights(self.source, model, allow_missing=True)
-        optimizer = bert_optimizer(plan.learning_rate, plan.steps, name=plan.optimizer, warmup=plan.warmup)
+        peak = pretraining_rate(config) if plan.learning_rate is None else plan.learning_rate
+        optimizer = bert_optimizer(peak, plan.steps, name=plan.optimizer, warmup=plan.warmup, beta_2=plan.beta_2)
         # Keras rounds an epoch up to whole executions, so these must divide it.
         at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
         options = self.devices.compile_options(
@@ -350,6 +362,19 @@ def _with_size(steps):
     import tensorflow as tf
 
     return tf.data.experimental.assert_cardinality(steps)
+
+
+def _check_plan(plan):
+    if plan.service:
+        raise ValueError(
+            f"Got service={plan.service!r} and a teacher, but a teacher's rows are not read through a tf.data service; "
+            "leave out one of the two."
+        )
+    if plan.growth:
+        raise ValueError(
+            f"Got growth={plan.growth} and a teacher, but a student of a teacher has all its blocks from the start; "
+            "leave out one of the two."
+        )
 
 
 def _check_config(config, source, tokenizer):

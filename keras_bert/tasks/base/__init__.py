@@ -1,1 +1,1 @@
-"""What all tasks share: the `Task` class, saving, fitting."""
+"""Base of all tasks: the `Task` class, fitting, saving, registration."""

@@ -1,11 +1,11 @@
-"""Answers of tasks → values for JSON, and words for a terminal."""
+"""Format the answers of tasks: as values for JSON, and as text for a terminal."""
 
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 
 def plain_answer(answer: Any) -> Any:
-    """An answer as values that JSON has: dataclasses become dictionaries, tuples and arrays become lists.
+    """Turn an answer into JSON values: dataclasses become dictionaries, tuples and arrays become lists.
 
     Example:
         >>> from keras_bert.decoding.entities import Command, Entity
@@ -18,7 +18,7 @@ def plain_answer(answer: Any) -> Any:
         return {str(name): plain_answer(value) for name, value in answer.items()}
     if isinstance(answer, (list, tuple, set, frozenset)):
         return [plain_answer(part) for part in answer]
-    if hasattr(answer, "tolist"):  # an array or a number of NumPy
+    if hasattr(answer, "tolist"):  # a NumPy array or number
         return plain_answer(answer.tolist())
     if isinstance(answer, float):
         return round(answer, 4)
@@ -26,7 +26,7 @@ def plain_answer(answer: Any) -> Any:
 
 
 def answer_words(answer: Any) -> str:
-    """An answer as a line to print.
+    """Format an answer as a line to print.
 
     Example:
         >>> answer_words([0.5, "good"]), answer_words([])
@@ -41,7 +41,7 @@ def answer_words(answer: Any) -> str:
 
 
 def plain_labels(answer: Any) -> Any:
-    """The labels of a classifier, or the number that it gives, as JSON has them.
+    """Turn the labels of a classifier, or its number, into JSON values.
 
     Example:
         >>> from keras_bert.decoding.labels import Label
@@ -54,7 +54,7 @@ def plain_labels(answer: Any) -> Any:
 
 
 def likeliest_words(answer: Any) -> str:
-    """The first three of a list that begins with the likeliest, or a number.
+    """Format the first three of a ranked list, or a number.
 
     Example:
         >>> likeliest_words(["a (40%)", "b (30%)", "c (20%)", "d (10%)"])

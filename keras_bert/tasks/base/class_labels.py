@@ -1,8 +1,4 @@
-"""The names of a classifier's classes, and labels as classes: checked before anything is built on them.
-
-Takes what a user calls labels, gives names, numbers and weights. A room of its own because every task with classes
-needs the same checks.
-"""
+"""Check the names of classes, and turn labels into class numbers and weights."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,29 +18,29 @@ def check_labels(labels: Sequence[str] | None, kind: Literal["single_label", "mu
 @overload
 def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None: ...
 def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | None:
-    """The names of the classes, or an error that says what is wrong with them."""
+    """Return the names of the classes, or raise an error that says what is wrong with them."""
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r}: expected one of {', '.join(map(repr, KINDS))}.")
     if kind == "regression":
         if labels:
-            raise ValueError(f"labels={list(labels)}: regression gives a number and has no classes; leave them out.")
+            raise ValueError(f"labels={list(labels)}: regression gives a number and has no classes; leave labels out.")
         return None
     if labels is None or isinstance(labels, str):
         raise TypeError(f"labels={labels!r}: expected a list with the name of each class.")
     labels = tuple(map(str, labels))
     if len(labels) < (2 if kind == "single_label" else 1):
-        raise ValueError(f"labels={list(labels)}: one class leaves nothing to decide; expected at least two.")
+        raise ValueError(f"labels={list(labels)}: there is nothing to decide between; expected at least two classes.")
     if len(set(labels)) != len(labels):
         twice = sorted({name for name in labels if labels.count(name) > 1})
-        raise ValueError(f"labels has {twice} more than once; each class needs a name of its own.")
+        raise ValueError(f"labels has {twice} more than once; expected a different name for each class.")
     return labels
 
 
 def find_class(label: Any, labels: Sequence[str], place: str) -> int:
-    """The class of a label: its name, or its place among the classes where these are not named by numbers.
+    """Find the class number of a label. A label is the name of a class, or its number if the names are not numbers.
 
-    Each label is read by itself, so what numbers mean may hang on the classes alone. Where it went by the label, the
-    stars 0 to 4 of classes named 1 to 5 would be 0 by place and 1 to 4 by name, and the first two one class.
+    What a number means depends only on the names of the classes, because each label is read by itself. Otherwise, with
+    classes named 1 to 5, the labels 0 and 1 would both be the first class: 0 by number and 1 by name.
 
     Example:
         >>> find_class("good", ["bad", "good"], "Row 1"), find_class(0, ["bad", "good"], "Row 2")
@@ -58,16 +54,16 @@ def find_class(label: Any, labels: Sequence[str], place: str) -> int:
         raise ValueError(unknown)
     number = int(label)
     if _are_numbers(labels):
-        if str(number) in labels:  # of True or False
+        if str(number) in labels:  # True and False
             return labels.index(str(number))
-        raise ValueError(f"{unknown} Where classes are named by numbers, numbers are names and no places: pass names.")
+        raise ValueError(f"{unknown} The classes are named by numbers, so a number is a name: pass one of the names.")
     if not 0 <= number < len(labels):
         raise ValueError(unknown)
     return number
 
 
-def _are_numbers(labels):
-    """Whether a number could be meant as a class's name: all names are numbers, or one is a number and a place."""
+def _are_numbers(labels: Sequence[str]) -> bool:
+    """Whether a number may be a class's name: all names are numbers, or one is also a class number."""
     numbers = [float(name) for name in labels if _NUMBER.fullmatch(name)]
     return len(numbers) == len(labels) or any(0 <= number < len(labels) for number in numbers)
 
@@ -75,7 +71,7 @@ def _are_numbers(labels):
 def weigh_classes(
     numbers: np.ndarray, labels: Sequence[str], class_weight: Mapping[str, float] | str | None
 ) -> np.ndarray | None:
-    """What each example counts: by the name of its class, or so that every class counts the same; `None` is 1 for all.
+    """Compute the weight of each example: by class name, or `"balanced"`; `None` gives no weights.
 
     Example:
         >>> weigh_classes(np.array([0, 1, 1]), ["bad", "good"], {"bad": 2.0}).tolist()
@@ -86,15 +82,17 @@ def weigh_classes(
     if class_weight == "balanced":
         class_weight = class_weights([labels[number] for number in numbers])
     if isinstance(class_weight, str):
-        raise ValueError(f"class_weight={class_weight!r}: expected 'balanced', or what each class counts, by name.")
+        raise ValueError(
+            f"class_weight={class_weight!r}: expected 'balanced', or a dictionary from class names to weights."
+        )
     unknown = [name for name in class_weight if name not in labels]
     if unknown:
-        raise ValueError(f"class_weight names {unknown}, which are no classes; the classes are {list(labels)}.")
+        raise ValueError(f"class_weight has {unknown}, which are not classes; the classes are {list(labels)}.")
     return np.array([class_weight.get(name, 1.0) for name in labels], "float32")[numbers]
 
 
 def check_not_constant(numbers: np.ndarray, labels: Sequence[str], count: int | None = None) -> None:
-    """An error where all examples have one class.
+    """Raise an error if all examples have the same class.
 
     Example:
         >>> check_not_constant(np.array([0, 1]), ["bad", "good"])
@@ -103,5 +101,5 @@ def check_not_constant(numbers: np.ndarray, labels: Sequence[str], count: int | 
     if len(present) == 1:
         raise ValueError(
             f"All {len(numbers) if count is None else count:,} examples are {labels[present[0]]!r}; expected at least "
-            "two classes, or there is nothing to tell apart."
+            "two classes."
         )

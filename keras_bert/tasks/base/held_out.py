@@ -1,10 +1,10 @@
-"""Rows without `--validation` → rows to train on, and a tenth of them to measure on.
+"""Hold out a tenth of the rows for validation, for runs without `--validation`.
 
-What shares a sentence or a context stays on one side, and classes keep their shares.
+Rows that share a sentence or a context stay on one side, and classes keep their shares.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,8 @@ from keras_bert.system.notes import note
 _FEW = 10  # with fewer groups than this, one of them would be more than a tenth
 
 
-def hold_out(rows: Any) -> tuple:
-    """A tenth in which each class has its share; where rows have no label, a tenth by chance.
+def hold_out(rows: Any) -> tuple[Any, Any]:
+    """Hold out a tenth in which each class has its share; without labels, a random tenth.
 
     Example:
         >>> train, validation = hold_out(list(range(20)))
@@ -24,13 +24,13 @@ def hold_out(rows: Any) -> tuple:
     return hold_out_classes(rows) if all(hasattr(row, "label") for row in rows) else hold_out_tenth(rows)
 
 
-def hold_out_tenth(rows: Any, key: Callable | None = None, noun: str = "") -> tuple:
-    """A tenth by chance; at least one row stays on each side.
+def hold_out_tenth(rows: Any, key: Callable | None = None, noun: str = "") -> tuple[Any, Any]:
+    """Hold out a random tenth; each side has at least one row.
 
     Args:
-        rows: The rows of a task, in their own type; those with a `report` keep it.
-        key: What rows that belong together have in common.
-        noun: What that is called.
+        rows: The rows of a task. Both parts have the same type and the same `report`.
+        key: A function from a row to its group; rows of one group stay together.
+        noun: What a group is called, for the note.
     """
     import numpy as np
 
@@ -45,7 +45,7 @@ def hold_out_tenth(rows: Any, key: Callable | None = None, noun: str = "") -> tu
 
 
 def hold_out_classes(rows: Any, key: Callable | None = None, noun: str = "") -> tuple[list, list]:
-    """A tenth in which each class has its share; a group counts as its rarest class."""
+    """Hold out a tenth in which each class has its share; a group counts as its rarest class."""
     from keras_bert.data.labelled_texts import stratified_split
 
     _check_count(rows)
@@ -58,23 +58,23 @@ def hold_out_classes(rows: Any, key: Callable | None = None, noun: str = "") -> 
         train, validation = ([row for group in part for row in group] for part in parts)
     if not validation:
         raise ValueError(
-            f"No row can be held out: each of the {len({row.label for row in rows}):,} labels has one example, which "
-            "training needs. Pass --validation FILE, or more rows of each; are the labels classes?"
+            f"No row can be held out: each of the {len({row.label for row in rows}):,} labels has only one example, "
+            "which training needs. Pass --validation FILE, or more examples of each label; are the labels classes?"
         )
     return train, validation
 
 
-def _rarest_label(counts, group):
+def _rarest_label(counts: Counter[Any], group: Sequence[Any]) -> Any:
     return min((counts[row.label], row.label) for row in group)[1]
 
 
-def _check_count(rows):
+def _check_count(rows: Any) -> None:
     if len(rows) < 2:
-        raise ValueError(f"There is {len(rows)} row; expected at least 2, or --validation with more.")
+        raise ValueError(f"There is {len(rows)} row; expected at least 2, or a --validation file.")
 
 
-def _groups(rows, key, noun):
-    """Rows that belong together; each by itself where there are too few groups to take one away."""
+def _groups(rows: Any, key: Callable | None, noun: str) -> list[list[Any]]:
+    """The groups of rows; each row by itself if there are too few groups to hold one out."""
     alone = [[row] for row in rows]
     if key is None:
         return alone
@@ -83,8 +83,8 @@ def _groups(rows, key, noun):
         groups.setdefault(key(row), []).append(row)
     if len(groups) < min(_FEW, len(rows)):
         note(
-            f"there are {len(groups)} {noun}, too few to hold one out: rows of one are on both sides, and the score is "
-            "too good. --validation measures on others."
+            f"there are only {len(groups)} {noun}, too few to hold one out: both sides have rows of the same {noun}, "
+            "so the score is too good. Pass --validation to measure on others."
         )
         return alone
     return list(groups.values())

@@ -1,9 +1,8 @@
-"""A pretrained encoder → the same with the pooling that its training suits: what a classifier of texts begins with.
+"""Choose the pooling of a pretrained encoder for text classification.
 
-Takes an encoder and the directory that it came from. A room of its own because a sentence encoder (all-MiniLM-L6-v2 and
-its kind) was trained by the mean of its tokens: its first token and its pooler say little. On the bundled commands to
-an assistant, a classifier on the mean of MiniLM's frozen states has 75.5 % of the test set right, on its first token
-60.1 %; fine-tuned as a whole it hardly matters, 79.5 and 78.8 % (`benchmarks/pooling.py`).
+A sentence encoder such as all-MiniLM-L6-v2 was trained on the mean of its tokens: its first token and its pooler carry
+little information. With a frozen encoder the mean is then much better; after fine-tuning the whole model there is
+little difference (see `benchmarks/pooling.py`).
 """
 
 import os
@@ -19,7 +18,7 @@ from keras_bert.model.weights import copy_weights
 
 
 def suited_pooling(directory_or_name: str | os.PathLike) -> str | None:
-    """`"mean"` where a directory says in sentence-transformers' files that it was trained by the mean; else `None`.
+    """Return `"mean"` if the sentence-transformers files of a directory say so; otherwise `None`.
 
     Example:
         ```python
@@ -28,15 +27,15 @@ def suited_pooling(directory_or_name: str | os.PathLike) -> str | None:
     """
     try:
         said = read_sentence_modules(find_directory(directory_or_name)).pooling
-    except CheckpointError:  # modules that no embedder here computes; the encoder itself is whole
+    except CheckpointError:  # unknown sentence-transformers modules; the encoder itself can be used
         return None
     return said if said == "mean" else None
 
 
 def with_pooling(encoder: keras.Model, pooling: str) -> keras.Model:
-    """The encoder with another pooling, or as it is where it has that one.
+    """Return the encoder with another pooling; unchanged if it has that pooling.
 
-    A pooler that is new to the mean begins by letting it through: its kernel is the identity.
+    For the mean, the pooler starts with an identity kernel, so that it passes the mean through.
 
     Args:
         encoder: From `load_encoder`.

@@ -1,7 +1,6 @@
-"""What quantization-aware training learned beside the weights ⇄ a file in the task's directory.
+"""Save and read the ranges that quantization-aware training learned beside the weights.
 
-Takes and gives `LearnedRanges`: plain arrays by name, for one recipe of the export. A room of its own because a task
-keeps them with its model and knows nothing of what they mean: that is the export's.
+`LearnedRanges` has plain arrays by name, for one recipe of `export`, which defines what they mean.
 """
 
 import json
@@ -24,10 +23,10 @@ class LearnedRanges:
     """The scales that a model was trained with.
 
     Args:
-        recipe: The name of the recipe whose files compute with them.
-        exceptions: Matrices that follow another recipe, by name.
+        recipe: The name of the recipe that they are for.
+        exceptions: The recipes of matrices that follow another one, by matrix.
         arrays: The scales, zero points and factors, by matrix and kind, e.g. `block_0/output/input_scale`.
-        weights: A checksum of the matrices that they were learned with.
+        weights: A checksum of the weight matrices that they were learned with.
     """
 
     recipe: str
@@ -37,14 +36,14 @@ class LearnedRanges:
 
 
 def write_ranges(directory: str | os.PathLike, ranges: LearnedRanges) -> None:
-    """Write them into a directory, whole or not at all."""
+    """Write learned ranges into a directory. The file is written completely or not at all."""
     path = Path(directory).expanduser() / FILE
     about = {"recipe": ranges.recipe, "weights": str(ranges.weights), "exceptions": json.dumps(dict(ranges.exceptions))}
     write_whole(path, save({name: np.ascontiguousarray(array) for name, array in ranges.arrays.items()}, about))
 
 
 def read_ranges(directory: str | os.PathLike) -> LearnedRanges | None:
-    """What `write_ranges` wrote; `None` where there is nothing.
+    """Read what `write_ranges` wrote; `None` if there is nothing.
 
     Example:
         >>> read_ranges("sentiment-int8").recipe  # doctest: +SKIP
@@ -60,5 +59,5 @@ def read_ranges(directory: str | os.PathLike) -> LearnedRanges | None:
         return LearnedRanges(about["recipe"], arrays, int(about["weights"]), json.loads(about["exceptions"]))
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(
-            f"{path} is damaged ({error}); copy it again, or delete it to go on without what it learned."
+            f"{path} is damaged ({error}); copy it again, or delete it to continue without the learned ranges."
         ) from error

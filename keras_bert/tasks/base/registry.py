@@ -97,7 +97,7 @@ class TaskEntry:
     flags: tuple[TaskFlag, ...] = ()
     fit_flags: tuple[TaskFlag, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name):
             raise ValueError(f"name={self.name!r}: expected a word of letters, digits and underscores.")
         if isinstance(self.task_class, type):
@@ -137,7 +137,7 @@ class TaskEntry:
             options["labels"] = label_names(train)
         return build(arguments.model, **options)
 
-    def _check_class(self, found):
+    def _check_class(self, found: Any) -> None:
         if getattr(found, "name", None) != self.name:
             raise ValueError(
                 f"{found.__module__}.{found.__qualname__} has name={getattr(found, 'name', None)!r}, its entry "
@@ -145,7 +145,7 @@ class TaskEntry:
             )
 
     @property
-    def _class_path(self):
+    def _class_path(self) -> str:
         if isinstance(self.task_class, str):
             return self.task_class
         return f"{self.task_class.__module__}:{self.task_class.__qualname__}"
@@ -228,7 +228,7 @@ def registered_tasks() -> dict[str, TaskEntry]:
 
 
 @cache
-def _import_entry_points():
+def _import_entry_points() -> None:
     """Packages that were installed may register tasks. One that fails is named, and the others still work."""
     for point in entry_points(group=ENTRY_POINTS):
         try:

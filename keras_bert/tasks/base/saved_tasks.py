@@ -1,7 +1,7 @@
-"""Which task a directory holds: its settings file, and `load_task`, which finds the class by itself.
+"""Open saved tasks of any kind, and read and write their settings file.
 
-Takes a directory that `Task.save` wrote, gives the task. A directory says the task's name and no more: which class that
-is, and which module is imported, the registry says (`tasks/base/registry.py`).
+A saved directory has only the task's name. Which class that is, and which module is imported, is decided by the
+registry (`tasks/base/registry.py`).
 """
 
 import json
@@ -21,7 +21,7 @@ SETTINGS = "keras_bert_task.json"
 
 
 def load_task(directory_or_name: str | os.PathLike) -> "Task":
-    """Open a saved task of whichever kind: one of the library's, or one that `register_task` has made known.
+    """Open a saved task of any kind: one of the library's, or one registered with `register_task`.
 
     Example:
         ```python
@@ -38,19 +38,19 @@ def load_task(directory_or_name: str | os.PathLike) -> "Task":
     return entry.load_class().load(directory)
 
 
-def read_settings(directory: str | os.PathLike) -> dict:
-    """The settings that `Task.save` wrote."""
+def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
+    """Read the settings that `Task.save` wrote."""
     directory = Path(directory).expanduser()
     finish_writing(directory)
     path = directory / SETTINGS
     if not path.is_file():
         raise FileNotFoundError(
-            f"{directory} has no {SETTINGS}: it was not written by a task's save(). To fine-tune from a plain model "
+            f"{directory} has no {SETTINGS}, so it was not written by a task's save(). To fine-tune from a plain model "
             "directory, use from_pretrained."
         )
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def write_settings(directory: str | os.PathLike, settings: dict) -> None:
-    """Write the settings of a task beside its model, whole or not at all."""
+    """Write the settings of a task beside its model. The file is written completely or not at all."""
     write_whole(Path(directory) / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

@@ -273,8 +273,20 @@ class Task(TaskDefinition):
     @classmethod
     def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
         """The task of a directory by its settings, wherever these were kept."""
-        model, tokenizer = load_model(directory)
+        model, tokenizer = load_with_tokenizer(directory)
         return cls(model, tokenizer, **cls.from_settings(settings, Path(directory)))
+
+
+def load_with_tokenizer(
+    directory_or_name: str | os.PathLike, *, seed: int | None = None
+) -> tuple[keras.Model, BertTokenizer]:
+    """Load a model with its heads and its tokenizer; raise an error where there is no vocabulary."""
+    model, tokenizer = load_model(directory_or_name, seed=seed)
+    if tokenizer is None:
+        raise ValueError(
+            f"{directory_or_name} has no vocab.txt, so texts cannot be tokenized; add the model's own vocabulary."
+        )
+    return model, tokenizer
 
 
 def check_vocabulary(tokenizer: BertTokenizer, config: BertConfig) -> None:

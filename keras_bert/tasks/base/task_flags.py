@@ -1,7 +1,6 @@
-"""Flags of the command line that belong to tasks, and how a table of labelled texts is read by them.
+"""Command-line flags of tasks, and reading labelled texts by them.
 
-`TaskFlag` is a value that `argparse` is given later. Flags which several tasks take are defined here, so that they mean
-the same for all of them.
+A `TaskFlag` is a value that is added to an `argparse` parser later. Flags of several tasks are defined here once.
 """
 
 import re
@@ -9,22 +8,25 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.model.config import POOLINGS
+
+if TYPE_CHECKING:
+    from keras_bert.data.labelled_texts import TextRows
 
 
 @dataclass(frozen=True)
 class TaskFlag:
-    """A flag of the command line that some tasks take. Without it the argument is `None`, of a switch `False`.
+    """A command-line flag of some tasks. If it is not given, the argument is `None`; for a switch, `False`.
 
     Args:
         name: Such as `--negative-label`; the argument is then `negative_label`.
-        help: What `--help` says of it.
-        type: Takes the word that was typed, gives the value.
+        help: The text for `--help`.
+        type: A function from the typed word to the value.
         choices: The values that are allowed.
-        metavar: What stands for the value in `--help`; several for several values.
-        nargs: How many values there are, as for `argparse`.
+        metavar: The name of the value in `--help`; several for several values.
+        nargs: The number of values, as for `argparse`.
         is_switch: Whether the flag takes no value.
 
     Example:
@@ -35,12 +37,12 @@ class TaskFlag:
     name: str
     help: str = ""
     type: Callable[[str], Any] = str
-    choices: tuple | None = None
+    choices: tuple[Any, ...] | None = None
     metavar: str | tuple[str, ...] | None = None
     nargs: int | str | None = None
     is_switch: bool = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not re.fullmatch(r"--[a-z][a-z0-9-]*", self.name):
             raise ValueError(f"name={self.name!r}: expected a flag of lower-case words, such as '--negative-label'.")
 
@@ -50,7 +52,7 @@ class TaskFlag:
         return self.name.removeprefix("--").replace("-", "_")
 
     def add_to(self, group: Any, *, owners: Sequence[str] = ()) -> None:
-        """Add the flag to a parser or a group of its arguments; `owners` are tasks that the help names."""
+        """Add the flag to a parser or a group of its arguments; the help names the tasks in `owners`."""
         text = f"{', '.join(owners)}: {self.help}" if owners else self.help
         if self.is_switch:
             group.add_argument(self.name, action="store_true", help=text)
@@ -63,9 +65,11 @@ class TaskFlag:
 # === Flags of several tasks ===
 
 TEXT = TaskFlag("--text", help="column of the text, a name or a number (default: text)")
-PAIR = TaskFlag("--pair", help="column of the second text, where there is one")
+PAIR = TaskFlag("--pair", help="column of the second text, if there is one")
 LABEL = TaskFlag("--label", help="column of the label (default: label)")
-LABEL_SEPARATOR = TaskFlag("--label-separator", metavar="CHARACTER", help="between the labels of a row with several")
+LABEL_SEPARATOR = TaskFlag(
+    "--label-separator", metavar="CHARACTER", help="separator between the labels of a row with several"
+)
 GLUE = TaskFlag(
     "--glue", metavar="TASK", help="read official GLUE files instead, such as SST-2; DATA is their directory"
 )
@@ -79,15 +83,17 @@ POOLING = TaskFlag(
 # === Reading ===
 
 
-def read_labelled(arguments: Namespace, path: str | Path, split: str, task: Any = None, *, numeric: bool = False):
-    """Read the rows of a file, or with `--glue` of a split of a GLUE task.
+def read_labelled(
+    arguments: Namespace, path: str | Path, split: str, task: Any = None, *, numeric: bool = False
+) -> "TextRows":
+    """Read the rows of a file; with `--glue`, of a split of a GLUE task.
 
     Args:
-        arguments: With the flags of the data.
+        arguments: The parsed arguments, with the data flags.
         path: The file, or the directory of a GLUE task.
         split: `"train"` or `"dev"`, for GLUE.
-        task: The task that the rows are for, if there is one yet. One of the kind `"regression"` takes numbers.
-        numeric: Whether labels are numbers.
+        task: The task that the rows are for, or `None`. With the kind `"regression"`, labels are numbers.
+        numeric: Whether labels are numbers in any case.
     """
     from keras_bert.data.labelled_texts import read_rows
 
@@ -101,7 +107,7 @@ def read_labelled(arguments: Namespace, path: str | Path, split: str, task: Any 
 
 
 def read_columns(arguments: Namespace, *names: str) -> dict[str, Any]:
-    """The columns that were named, as numbers where they are numbers; those that were not are left out.
+    """Return the given columns by name, with numbers as `int`. Columns that were not given are left out.
 
     Example:
         >>> read_columns(Namespace(text="sentence", label="3", pair=None), "text", "label", "pair")
@@ -112,11 +118,11 @@ def read_columns(arguments: Namespace, *names: str) -> dict[str, Any]:
 
 
 def is_given(arguments: Namespace, dest: str) -> bool:
-    """Whether a flag was typed.
+    """Whether a flag was given.
 
     Example:
         >>> is_given(Namespace(head=None), "head")
         False
     """
     value = getattr(arguments, dest, None)
-    return value is not None and value is not False  # 0 and '' were typed
+    return value is not None and value is not False  # 0 and '' count as given

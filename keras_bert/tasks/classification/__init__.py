@@ -1,1 +1,1 @@
-"""Texts, or pairs of texts, to labels or numbers; sentiment toward an aspect."""
+"""Text classification and regression, and aspect-based sentiment."""

@@ -1,8 +1,7 @@
-"""A sentence and an aspect → what the sentence says of it: aspect-based sentiment.
+"""Aspect-based sentiment: what a sentence says about an aspect.
 
 `AspectClassifier` reads `[CLS] sentence [SEP] aspect [SEP]`, so an aspect may be words of the sentence (*battery life*)
-or a category that it does not name (*service*). It is a `TextClassifier` of pairs; a room of its own because its data
-has files of its own, and an answer belongs to an aspect.
+or a category that it does not mention (*service*). It is a `TextClassifier` of pairs with its own files and answers.
 """
 
 import os
@@ -11,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.data.inputs import as_rows
 from keras_bert.decoding.labels import choose_polarities
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.tasks.classification.aspect_files import read_aspects
 from keras_bert.tasks.classification.task import TextClassifier
+from keras_bert.text.tokenizer import BertTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,7 +25,7 @@ POLARITIES = ("negative", "neutral", "positive")
 
 
 class AspectClassifier(TextClassifier):
-    """BERT that says how a sentence speaks of an aspect.
+    """BERT for the sentiment of a sentence toward an aspect.
 
     Args:
         model: A model with `class_logits`, from `bert_model(…, "classification")`.
@@ -43,7 +45,15 @@ class AspectClassifier(TextClassifier):
 
     name = "aspect"
 
-    def __init__(self, model: keras.Model, tokenizer, *, labels: Sequence[str], kind: str = "single_label", **kwargs):
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: BertTokenizer,
+        *,
+        labels: Sequence[str],
+        kind: str = "single_label",
+        **kwargs: Any,
+    ):
         if kind != "single_label":
             raise ValueError(
                 f"kind={kind!r}: an aspect has one polarity; for other labels use TextClassifier on pairs."
@@ -57,30 +67,30 @@ class AspectClassifier(TextClassifier):
         *,
         labels: Sequence[str] | None = POLARITIES,
         seed: int = 0,
-        **kwargs,
+        **kwargs: Any,
     ) -> "Self":
-        """A classifier on pretrained weights.
+        """Make a classifier with pretrained weights.
 
         Args:
-            directory_or_name: A model directory, or a name.
-            labels: The names of the polarities. `None` takes the classifier and the classes of the checkpoint.
-            seed: Of the new head.
+            directory_or_name: A model directory, or the name of a model.
+            labels: The names of the polarities. `None` uses the classifier and the classes of the checkpoint.
+            seed: Random seed of the new head.
             kwargs: `sequence_length`, `long_texts`.
         """
         return super().from_pretrained(directory_or_name, labels=labels, seed=seed, **kwargs)
 
     def predict(  # type: ignore[override]  # a polarity has no threshold
-        self, texts, *, aspects: Sequence[str] | None = None, batch_size: int = 64
+        self, texts: Any, *, aspects: Sequence[str] | None = None, batch_size: int = 64
     ) -> Any:
-        """What texts say of aspects.
+        """Predict what texts say about aspects.
 
         Args:
             texts: Pairs `(sentence, aspect)`; or, with `aspects`, a sentence or a list of sentences.
-            aspects: The aspects to ask every sentence for.
-            batch_size: Pairs at a time.
+            aspects: The aspects to predict for every sentence.
+            batch_size: Pairs per batch.
 
         Returns:
-            An `AspectPolarity` for each pair; with `aspects` one for each of them, and for a list of sentences a list
+            An `AspectPolarity` for each pair; with `aspects` one for each aspect, and for a list of sentences a list
             of such lists.
         """
         if aspects is None:
@@ -94,20 +104,22 @@ class AspectClassifier(TextClassifier):
         answers = [flat[index * len(aspects) : (index + 1) * len(aspects)] for index in range(len(sentences))]
         return answers[0] if isinstance(texts, str) else answers
 
-    def fit(self, x, y=None, *, validation_data=None, columns: dict | None = None, **options):
-        """Fine-tune on sentences with aspects. Beside what is said here, as `Task.fit`.
+    def fit(
+        self, x: Any, y: Any = None, *, validation_data: Any = None, columns: dict | None = None, **options: Any
+    ) -> FinetuneReport | keras.callbacks.History:
+        """Fine-tune on sentences with aspects. Other arguments are those of `Task.fit`.
 
         Args:
             x: Pairs `(sentence, aspect)`; rows from `read_aspects`; or the path of SemEval's XML, or of a TSV, CSV or
                 JSONL file.
-            y: The polarities, where `x` is pairs.
+            y: The polarities, if `x` is pairs.
             validation_data: The same, as `(x, y)` or as one value.
             columns: Arguments of `read_aspects`, e.g. `{"kind": "categories"}` or `{"pair": "target"}`.
             options: `recipe`, `metric`, `class_weight`, `directory`, `verbose`, and changes of the recipe.
         """
         return super().fit(x, y, validation_data=validation_data, columns=columns, **options)
 
-    def prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x: Any, y: Any, *, class_weight: Any = None, **columns: Any) -> PreparedData:
         if isinstance(x, str | os.PathLike):
             x, columns = read_aspects(x, **columns), {}
         rows = as_rows(x, y, **columns)
@@ -119,12 +131,12 @@ class AspectClassifier(TextClassifier):
         return super().prepare(rows, None, class_weight=class_weight)
 
 
-def _check_pairs(texts) -> list[tuple[str, str]]:
+def _check_pairs(texts: Any) -> list[tuple[str, str]]:
     if isinstance(texts, str):
         raise TypeError(
             f"There is no aspect for {texts[:40]!r}; pass aspects=['food', …], or pairs (sentence, aspect)."
         )
-    pairs = [tuple(pair) if isinstance(pair, tuple | list) else pair for pair in texts]
+    pairs: list[Any] = [tuple(pair) if isinstance(pair, tuple | list) else pair for pair in texts]
     for number, pair in enumerate(pairs, 1):
         if not isinstance(pair, tuple) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
             raise TypeError(f"Text {number} is {pair!r}; expected a pair (sentence, aspect), or pass aspects=[…].")

@@ -1,16 +1,21 @@
-"""Sentiment toward aspects on the command line: SemEval's files, or tables with a column for the aspect."""
+"""Aspect-based sentiment on the command line."""
 
+from argparse import Namespace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from keras_bert.tasks.base.held_out import hold_out_classes
 from keras_bert.tasks.base.registry import TaskEntry, register_task
 from keras_bert.tasks.base.task_flags import LABEL, PAIR, POOLING, TEXT, TaskFlag, read_columns
 
-ASPECTS = TaskFlag("--aspects", choices=("terms", "categories"), help="which of SemEval's XML (default: terms)")
+ASPECTS = TaskFlag(
+    "--aspects", choices=("terms", "categories"), help="what to read from SemEval's XML (default: terms)"
+)
 
 
-def read_aspect_rows(arguments, path, split, task=None):
-    """Texts with an aspect and what they say of it."""
+def read_aspect_rows(arguments: Namespace, path: str | Path, split: str, task: Any = None) -> Any:
+    """Read sentences with an aspect and a polarity: SemEval's files, or tables with a column for the aspect."""
     from keras_bert.tasks.classification.aspect_files import read_aspects
 
     columns = read_columns(arguments, "text", "pair", "label")

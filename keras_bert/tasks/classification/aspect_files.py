@@ -1,8 +1,7 @@
-"""SemEval's XML, TSV and JSONL → rows of sentence, aspect and polarity, and a report of what was not used.
+"""Read sentences with aspects and polarities from SemEval's XML, TSV and JSONL.
 
-Takes paths, gives `TextRows` whose examples have the aspect as their second text; those from XML know where it stands.
-One sentence makes a row for each of its aspects. XML comes from anywhere: a document with a DOCTYPE, in which entities
-could be declared that grow without end or name other files, is refused.
+`read_aspects` gives `TextRows` with the aspect as second text; a sentence has a row for each of its aspects. XML with a
+DOCTYPE is rejected: it could declare entities that expand without limit or read other files.
 """
 
 import os
@@ -18,7 +17,7 @@ from keras_bert.data.labelled_texts import read_rows
 from keras_bert.data.tables import file_list
 
 KINDS = ("terms", "categories")
-CONFLICT = "conflict"  # a sentence that says good and bad of one aspect
+CONFLICT = "conflict"  # a sentence that is positive and negative about one aspect
 
 # The elements and their attributes: in 2014 a list of terms and one of categories, later opinions with both.
 _ELEMENTS = {"terms": ("aspectTerm", "term"), "categories": ("aspectCategory", "category")}
@@ -27,7 +26,7 @@ _OPINION = {"terms": "target", "categories": "category"}
 
 @dataclass(frozen=True)
 class AspectExample(Example):
-    """An example whose `pair` is an aspect; where it is a part of the text, that is `text[start:end]`."""
+    """An example whose `pair` is an aspect. If the aspect is part of the text, it is `text[start:end]`."""
 
     start: int | None = None
     end: int | None = None
@@ -43,18 +42,18 @@ def read_aspects(
     label: str | int | None = "label",
     strict: bool = False,
 ) -> TextRows:
-    """Reads sentences with aspects and polarities, and reports every row that cannot be used.
+    """Read sentences with aspects and polarities, and report every row that cannot be used.
 
     Args:
         path_or_paths: One file or several: the `.xml` of SemEval-2014, 2015 or 2016; or `.tsv`, `.csv`, `.jsonl`,
             `.json` with a row for each aspect.
-        kind: Of XML: `"terms"` (words of the sentence) or `"categories"` (food, service …). Opinions of 2015 and 2016
-            that name no term are dropped with the terms and counted, and so is what a sentence says twice.
-        conflict: Whether to `"drop"` rows with the polarity `conflict`, which are few and usually left out, or to
+        kind: For XML: `"terms"` (words of the sentence) or `"categories"` (food, service …). Opinions of 2015 and 2016
+            without a term are dropped and reported for `"terms"`; so are opinions that a sentence has twice.
+        conflict: Whether to `"drop"` rows with the polarity `conflict`, which are usually left out, or to
             `"keep"` them.
-        text, pair, label: Of other files: the columns of the sentence, the aspect and the polarity, by name or by
-            number from 0. `label=None` reads aspects without polarities, from XML too.
-        strict: Raises at the first bad row instead of reporting it.
+        text, pair, label: For other files: the columns of the sentence, the aspect and the polarity, by name or by
+            number from 0. `label=None` reads aspects without polarities, also from XML.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
 
     Example:
         >>> rows = read_aspects("Restaurants_Train_v2.xml")  # doctest: +SKIP
@@ -84,7 +83,7 @@ def read_aspects(
                 is_left_out = conflict == "drop" and one.label == CONFLICT
                 yield Dropped(CONFLICT, path, one.row) if is_left_out else one
 
-    # Not strict=strict: what is left out as asked is no bad row.
+    # Not strict=strict: a row with a conflict is dropped on request, so it is not a bad row.
     return collect_rows(TextRows, (one for path in files for one in wanted(path)), files)
 
 
@@ -96,7 +95,7 @@ def _from_xml(path: str, kind: str, *, has_labels: bool) -> Iterator[tuple[int, 
         text = sentence.findtext("text") or ""
         for aspect in sentence.iter(element):
             yield lines[aspect], _example(text, aspect, name, lines[aspect], has_labels)
-        seen = set()  # a term is there once for each of its categories, a category once for each of its terms
+        seen = set()  # a term occurs once for each of its categories, a category once for each of its terms
         for opinion in sentence.iter("Opinion"):
             found = _example(text, opinion, _OPINION[kind], lines[opinion], has_labels)
             if isinstance(found, AspectExample):
@@ -132,7 +131,7 @@ def _example(text: str, element: ElementTree.Element, name: str, line: int, has_
 
 
 def parse_xml(path: str | os.PathLike) -> tuple[ElementTree.Element, dict[ElementTree.Element, int]]:
-    """The root of an XML document without a DOCTYPE, and the line of each element.
+    """Parse an XML document without a DOCTYPE into its root and the line of each element.
 
     Example:
         >>> root, lines = parse_xml("Restaurants_Test_Gold.xml")  # doctest: +SKIP
@@ -147,8 +146,8 @@ def parse_xml(path: str | os.PathLike) -> tuple[ElementTree.Element, dict[Elemen
 
     def refuse(*_: object) -> NoReturn:
         raise ValueError(
-            f"{path}, line {parser.CurrentLineNumber}: the document has a DOCTYPE, by which XML can be made to grow or "
-            "to read other files; take it out if you trust the file."
+            f"{path}, line {parser.CurrentLineNumber}: the document has a DOCTYPE, which can make XML expand or read "
+            "other files; remove it if you trust the file."
         )
 
     parser.buffer_text = True
@@ -160,4 +159,4 @@ def parse_xml(path: str | os.PathLike) -> tuple[ElementTree.Element, dict[Elemen
             parser.ParseFile(file)
         return builder.close(), lines
     except expat.ExpatError as error:
-        raise ValueError(f"{path} is no whole XML document: {error}.") from None
+        raise ValueError(f"{path} is not a complete XML document: {error}.") from None

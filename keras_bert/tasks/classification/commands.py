@@ -1,6 +1,10 @@
-"""Classification on the command line: files of texts and labels, and which kind of labels they have."""
+"""Text classification on the command line: reads the data and finds the kind of its labels."""
 
 import math
+from argparse import Namespace
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 from keras_bert.system.notes import note
 from keras_bert.tasks.base.answers import likeliest_words, plain_labels
@@ -19,24 +23,24 @@ from keras_bert.tasks.base.task_flags import (
 KIND = TaskFlag(
     "--kind",
     choices=("single_label", "multi_label", "regression"),
-    help="what labels are (default: found from them; numbers with fractions are regression)",
+    help="kind of the labels (default: found from the data; numbers with fractions are regression)",
 )
 WINDOWS = TaskFlag("--windows", is_switch=True, help="read longer texts in windows instead of cutting them")
 
 
-def read_classes(arguments, path, split, task=None):
-    """Texts with classes, or with numbers: as the task takes them, as the user says, or as they look."""
+def read_classes(arguments: Namespace, path: str | Path, split: str, task: Any = None) -> Any:
+    """Read texts with classes or numbers: what the task takes, what `--kind` says, or what the labels look like."""
     if task is not None:
         return read_labelled(arguments, path, split, task)
     rows = read_labelled(arguments, path, split, numeric=arguments.kind == "regression")
     if arguments.kind is None and not arguments.glue and find_kind(arguments, rows) == "regression":
-        note("the labels are numbers with fractions, so this is regression; --kind single_label makes classes of them.")
+        note("the labels are numbers with fractions, so this is regression; --kind single_label reads them as classes.")
         return read_labelled(arguments, path, split, numeric=True)
     return rows
 
 
-def find_kind(arguments, rows) -> str:
-    """Which kind of labels there are: as the user says, as GLUE says, or as the labels look."""
+def find_kind(arguments: Namespace, rows: Any) -> str:
+    """Find the kind of labels: by `--kind`, by the GLUE task, or by what the labels look like."""
     if arguments.kind is not None:
         return arguments.kind
     if arguments.glue:
@@ -48,8 +52,8 @@ def find_kind(arguments, rows) -> str:
     return "regression" if _are_scores(example.label for example in rows) else "single_label"
 
 
-def _are_scores(labels):
-    """Whether all labels are numbers and some have a fraction, as scores do and the numbers of classes do not."""
+def _are_scores(labels: Iterable[Any]) -> bool:
+    """Whether all labels are numbers and some have a fraction: these are scores, not classes."""
     try:
         numbers = [float(label) for label in labels]
     except (TypeError, ValueError):
@@ -57,8 +61,8 @@ def _are_scores(labels):
     return all(map(math.isfinite, numbers)) and not all(number.is_integer() for number in numbers)
 
 
-def make_classifier(arguments, train):
-    """An untrained classifier for the labels of the data."""
+def make_classifier(arguments: Namespace, train: Any) -> Any:
+    """Make an untrained classifier for the labels of the data."""
     from keras_bert.tasks.classification.task import TextClassifier
 
     kind = find_kind(arguments, train)

@@ -1,1 +1,1 @@
-"""Texts to texts: translation, summaries, dialogue."""
+"""Text generation: translation, summaries, dialogue."""

@@ -1,17 +1,20 @@
-"""A prefix language model → the two models that write with it: one reads a source, one takes a token further.
+"""The two models that generate text with caches: one reads a source, the other computes the next token.
 
-Takes a model from `bert_model(…, "masked_lm")`, gives functional models that share its weights. `source_reader` turns a
-source into keys and values, once; `next_token_model` takes one token, those keys and values and the ones of the tokens
-written so far, and gives the scores of the next token, with a key and a value of its own for the caller to keep. So
-writing a token costs one token's work, whatever stands before it. A room of its own because devices need the same two
-graphs: no loop and no update in place is inside, and every cache is a tensor with a name and four dimensions.
+Both take a model from `bert_model(…, "masked_lm")` and share its weights. `source_reader` turns a source into keys and
+values, once. `next_token_model` takes one token, those keys and values, and the keys and values of the tokens generated
+so far; it gives the scores of the next token, and a new key and value for the cache. So a token costs the same work
+wherever it is in the text. Devices run the same two graphs: they have no loop and no in-place update, and every cache
+is a named tensor of four dimensions.
 
-How they fit together. The source is packed as always, `[CLS] source [SEP]`, in segment 0. Its last `[SEP]` is where
-writing begins: it is left out of `source_mask` and goes through `next_token_model` as the first token (in segment 0, at
-its own position), which gives the scores of the first written token. Every later token is of segment 1. Keys and values
-of all these are kept in `target_keys_…` and `target_values_…`, a slot each, in order. Shape letters as in `encoder.py`,
-with S the tokens of the source and L the slots for what is written.
+The source is arranged as usual, `[CLS] source [SEP]`, in segment 0. Its last `[SEP]` starts the generation: it is left
+out of `source_mask` and goes through `next_token_model` as the first token (in segment 0, at its own position), which
+gives the scores of the first generated token. Every later token is in segment 1. The keys and values of all these
+tokens are kept in `target_keys_…` and `target_values_…`, one slot each, in order.
+
+Shape letters as in `encoder.py`, with S the tokens of the source and L the slots for generated tokens.
 """
+
+from typing import Any
 
 import keras
 from keras import ops
@@ -24,7 +27,7 @@ from keras_bert.model.encoder import INPUT_NAMES, encoder_config
 
 
 def cache_names(num_layers: int, part: str) -> list[str]:
-    """The names of a part's cache, `"source"`, `"target"` or `"new"`: keys and values of each layer.
+    """The names of the caches of a part (`"source"`, `"target"` or `"new"`): keys and values of each layer.
 
     Example:
         >>> cache_names(2, "source")
@@ -49,16 +52,16 @@ def cache_shape(config: BertConfig, name: str, slots: int | None) -> tuple[int |
 
 
 class ReadingBlock(keras.layers.Layer):
-    """A block over a source: takes `x [B, S, H]` and a bias, gives its output, its keys and its values.
+    """An encoder block over a source: takes `x [B, S, H]` and a bias; gives its output, its keys and its values.
 
-    The last block of a reader gives `x` as it came: nothing but its keys and values is asked for.
+    The last block of a reader returns `x` unchanged: only its keys and values are used.
     """
 
-    def __init__(self, block, *, is_last=False, **kwargs):
+    def __init__(self, block: Any, *, is_last: bool = False, **kwargs: Any):
         super().__init__(dtype=block.dtype_policy, **kwargs)
         self.block, self.is_last, self.built = block, is_last, True
 
-    def call(self, x, bias):
+    def call(self, x: Any, bias: Any) -> Any:
         query, keys, values = self.block.attention.project(x)
         if self.is_last:
             return x, keys, values
@@ -67,21 +70,30 @@ class ReadingBlock(keras.layers.Layer):
 
 
 class WritingBlock(keras.layers.Layer):
-    """A block over one token and what is kept of those before it.
+    """An encoder block over one token and the cached keys and values of the tokens before it.
 
     Takes `x [B, 1, H]` and, of the source and of the target, keys, values and bias; gives the output `[B, 1, H]`, and
     the key `[B, N, D, 1]` and value `[B, N, 1, D]` of the token.
     """
 
-    def __init__(self, block, **kwargs):
+    def __init__(self, block: Any, **kwargs: Any):
         super().__init__(dtype=block.dtype_policy, **kwargs)
         self.block, self.built = block, True
 
-    def call(self, x, source_keys, source_values, source_bias, target_keys, target_values, target_bias):
+    def call(
+        self,
+        x: Any,
+        source_keys: Any,
+        source_values: Any,
+        source_bias: Any,
+        target_keys: Any,
+        target_values: Any,
+        target_bias: Any,
+    ) -> Any:
         query, key, value = self.block.attention.project(x)
         to_source = ops.matmul(query, source_keys) + source_bias  # [B, N, 1, S]
         to_target = ops.matmul(query, target_keys) + target_bias  # [B, N, 1, L]
-        # Scores are joined; keys and values, which are many, stay where they are.
+        # Only the scores are concatenated: keys and values are much larger.
         scores = ops.concatenate([to_source, to_target, ops.matmul(query, key)], axis=-1)
         probabilities = ops.softmax(scores)
         source, target = _extent(to_source), _extent(to_target)
@@ -93,7 +105,7 @@ class WritingBlock(keras.layers.Layer):
         return self.block.feed(x, self.block.attention.merge(attended), training=False), key, value
 
 
-def _extent(scores):
+def _extent(scores: Any) -> Any:
     return ops.shape(scores)[-1] if scores.shape[-1] is None else scores.shape[-1]
 
 
@@ -103,7 +115,7 @@ def _extent(scores):
 def source_reader(
     model: keras.Model, *, sequence_length: int | None = None, batch_size: int | None = None
 ) -> keras.Model:
-    """The model that reads a source: takes `token_ids`, `segment_ids`, `padding_mask`, int32 `[B, S]`.
+    """Make the model that reads a source: takes `token_ids`, `segment_ids`, `padding_mask`, int32 `[B, S]`.
 
     Gives, for every layer i, `source_keys_i [B, N, D, S]` and `source_values_i [B, N, S, D]`. Padding has keys and
     values too, which `source_mask` hides.
@@ -134,14 +146,14 @@ def next_token_model(
     target_length: int | None = None,
     batch_size: int | None = None,
 ) -> keras.Model:
-    """The model that takes writing one token further.
+    """Make the model that computes the next token.
 
     Inputs, int32: `token_ids`, `segment_ids`, `position_ids` `[B, 1]` of the last token; `source_mask [B, S]` and
     `target_mask [B, L]`, 1 for what the token may see. Inputs, float: for every layer i `source_keys_i [B, N, D, S]`,
     `source_values_i [B, N, S, D]`, `target_keys_i [B, N, D, L]`, `target_values_i [B, N, L, D]`.
 
     Outputs: `logits [B, V]`, the scores of the next token; `new_keys_i [B, N, D, 1]` and `new_values_i [B, N, 1, D]`,
-    which the caller puts into the next slot of the target, and sets `target_mask` there.
+    which the caller writes into the next slot of the target, where it also sets `target_mask`.
 
     Example:
         >>> step = next_token_model(bert_model(BertConfig.preset("tiny"), "masked_lm"))
@@ -154,7 +166,7 @@ def next_token_model(
     target_bias = PaddingBias(name="target_bias")(inputs["target_mask"])  # [B, 1, 1, L]
     token_vectors = model.get_layer("token_embedding")(inputs["token_ids"])
     x = model.get_layer("embeddings")(token_vectors, inputs["segment_ids"], inputs["position_ids"], training=False)
-    outputs = {}
+    outputs: dict[str, Any] = {}
     for layer in range(config.num_layers):
         block = WritingBlock(model.get_layer(f"block_{layer}"), name=f"writing_{layer}")
         source, target = (
@@ -167,8 +179,8 @@ def next_token_model(
     return keras.Model(inputs, outputs, name="next_token_model")
 
 
-def score_tokens(model: keras.Model, states):
-    """Scores over the vocabulary of states of the last layer, by the model's own MLM head and token table.
+def score_tokens(model: keras.Model, states: Any) -> Any:
+    """Compute scores over the vocabulary for states of the last layer, with the model's MLM head and token table.
 
     Example:
         >>> score_tokens(bert_model(BertConfig.preset("tiny"), "masked_lm"), np.zeros((3, 128), "float32")).shape
@@ -178,9 +190,11 @@ def score_tokens(model: keras.Model, states):
     return model.get_layer("mlm_bias")(scores)
 
 
-def _step_inputs(model, source_length, target_length, batch_size):
+def _step_inputs(
+    model: keras.Model, source_length: int | None, target_length: int | None, batch_size: int | None
+) -> dict[str, Any]:
     config, dtype = encoder_config(model), model.get_layer("block_0").compute_dtype
-    shapes = dict.fromkeys(("token_ids", "segment_ids", "position_ids"), (1,))
+    shapes: dict[str, tuple[int | None, ...]] = dict.fromkeys(("token_ids", "segment_ids", "position_ids"), (1,))
     shapes |= {"source_mask": (source_length,), "target_mask": (target_length,)}
     inputs = {name: keras.Input(shape, batch_size, "int32", name=name) for name, shape in shapes.items()}
     for part, slots in (("source", source_length), ("target", target_length)):

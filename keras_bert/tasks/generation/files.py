@@ -1,8 +1,7 @@
-"""Files or values → sources with the targets that are to be written from them.
+"""Read sources and targets for text generation.
 
-Takes TSV, CSV, JSONL, two files with a line each, or Python values; gives `GenerationRows`, a sequence of
-`GenerationExample` with `.report`. A room of its own because a source may be several texts (the turns of a dialogue),
-and translations come in two files whose lines belong together.
+Takes TSV, CSV or JSONL files, two parallel files, or Python values; gives `GenerationRows`, a sequence of
+`GenerationExample` with `.report`. A source may be several texts, such as the turns of a dialogue.
 """
 
 import os
@@ -19,7 +18,7 @@ Source = str | tuple[str, ...]
 
 @dataclass(frozen=True)
 class GenerationExample:
-    """A source, or the turns of one, and the target; `None` where it is not known."""
+    """A source, as a text or a tuple of turns, and the target; `None` if it is unknown."""
 
     source: Source
     target: str | None = None
@@ -38,12 +37,12 @@ class GenerationRows(Rows[GenerationExample]):
 
     @property
     def sources(self) -> list[Source]:
-        """The source of every row: a text, or a tuple of them."""
+        """The source of every row: a text, or a tuple of texts."""
         return [example.source for example in self.examples]
 
     @property
     def targets(self) -> list[str | None]:
-        """The target of every row; `None` where there is none."""
+        """The target of every row; `None` if there is none."""
         return [example.target for example in self.examples]
 
 
@@ -59,9 +58,9 @@ def read_generation(
     Args:
         paths: One file or several: `.tsv`, `.txt`, `.csv`, `.jsonl`, `.json`, each also with `.gz`. In JSON a source
             may be a list of texts, such as the turns of a dialogue.
-        source: The column of the source. With numbers, from 0, the first line of a table is a row like the others.
-        target: The column of the target; `None` reads sources alone.
-        strict: Raises at the first bad row instead of reporting it.
+        source: The column of the source, by name, or by number from 0 for a table without a header.
+        target: The column of the target; `None` reads only sources.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
 
     Example:
         >>> rows = read_generation("cmn.txt", source=0, target=1)  # doctest: +SKIP
@@ -75,8 +74,8 @@ def read_generation(
     if missing and names:
         listed = ", ".join(map(repr, sorted(names, key=str)))
         raise ValueError(
-            f"{', '.join(files)} has no column {missing[0]!r}; it has {listed}. Pass source= and target= two of these "
-            "(target=None where there is none)."
+            f"{', '.join(files)} has no column {missing[0]!r}; it has {listed}. Pass two of these as source= and "
+            "target= (target=None if there is none)."
         )
 
     def make(cells: dict[Any, Any], line: int) -> GenerationExample:
@@ -89,11 +88,11 @@ def read_generation(
 
 
 def read_parallel(source_path: str | os.PathLike, target_path: str | os.PathLike) -> GenerationRows:
-    """Read two files with a text a line, of which the lines with the same number belong together.
+    """Read two parallel files: lines with the same number belong together.
 
     Args:
-        source_path: The sources; also with `.gz`.
-        target_path: The targets, as many lines.
+        source_path: The sources, one per line; also with `.gz`.
+        target_path: The targets, as many lines; also with `.gz`.
 
     Example:
         >>> rows = read_parallel("train.en.gz", "train.de.gz")  # doctest: +SKIP
@@ -103,7 +102,7 @@ def read_parallel(source_path: str | os.PathLike, target_path: str | os.PathLike
     counts = [max(side, default=0) for side in sides]
     if counts[0] != counts[1]:
         raise ValueError(
-            f"{files[0]} has {counts[0]:,} lines, {files[1]} {counts[1]:,}; expected a target for each source."
+            f"{files[0]} has {counts[0]:,} lines and {files[1]} has {counts[1]:,}; expected a target for each source."
         )
     records = [
         NamedRecord(files[0], line, {side: "\t".join(sides[side].get(line) or [""]) for side in (0, 1)})
@@ -114,18 +113,18 @@ def read_parallel(source_path: str | os.PathLike, target_path: str | os.PathLike
 
 
 def as_generation_rows(x: Any, y: Any = None, **columns: Any) -> GenerationRows:
-    """Sources and targets from a file, from values, or as they are.
+    """Make rows of sources and targets from a file or from values; `GenerationRows` stay as they are.
 
     Args:
         x: A path; `GenerationRows`; a list of `GenerationExample`, of `(source, target)`, or of sources; a
             `tf.data.Dataset` of `(source, target)`. A source is a text or a list of texts.
-        y: The targets, where `x` is sources.
-        columns: For a file: arguments of `read_generation`.
+        y: The targets, if `x` is sources.
+        columns: Arguments of `read_generation`, for a file.
     """
     if isinstance(x, str | os.PathLike):
         return read_generation(x, **columns)
     if columns:
-        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+        raise ValueError(f"columns={columns} are for files, and x is a {type(x).__name__}; leave them out.")
     if isinstance(x, GenerationRows):
         return x
     if hasattr(x, "as_numpy_iterator"):
@@ -139,7 +138,7 @@ def as_generation_rows(x: Any, y: Any = None, **columns: Any) -> GenerationRows:
     if len(y) != len(x):
         raise ValueError(f"There are {len(x):,} sources and {len(y):,} targets; expected one for each.")
     if not x:
-        raise ValueError("There are no sources; expected at least one, with its target.")
+        raise ValueError("There are no sources; expected at least one with its target.")
     pairs = enumerate(zip(x, y, strict=True), 1)
     records = [NamedRecord("", row, {"source": source, "target": target}) for row, (source, target) in pairs]
     found = make_examples(records, lambda cells, row: _example(cells["source"], cells["target"], row))
@@ -147,7 +146,7 @@ def as_generation_rows(x: Any, y: Any = None, **columns: Any) -> GenerationRows:
 
 
 def as_source(source: Any, row: int) -> Source:
-    """A source to write from; an error where there is nothing in it.
+    """Check a source: a text, or a list of texts. Raises an error if it is empty.
 
     Example:
         >>> as_source(["Hello!", "Who is there?"], 1)
@@ -156,7 +155,7 @@ def as_source(source: Any, row: int) -> Source:
     try:
         return _check_source(source)
     except BadRow as error:
-        raise ValueError(f"Text {row}: {error}; expected a text, or a list of texts, to write from.") from None
+        raise ValueError(f"Text {row}: {error}; expected a text, or a list of texts.") from None
 
 
 def _example(source: Any, target: Any, row: int) -> GenerationExample:
@@ -175,12 +174,12 @@ def _check_source(source: Any) -> Source:
 
 
 def _split_pairs(items: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """`(source, target)` pairs as sources and targets; texts alone have none."""
+    """Split `(source, target)` pairs into sources and targets."""
     if any(isinstance(item, str) for item in items):
-        raise ValueError("There are sources and no targets; pass the targets as y, or pairs of (source, target).")
+        raise ValueError("There are sources but no targets; pass the targets as y, or pairs of (source, target).")
     odd = [item for item in items if not (isinstance(item, list | tuple) and len(item) == 2)]
     if odd:
-        raise TypeError(f"{str(odd[0])[:60]!r} is no example; expected (source, target).")
+        raise TypeError(f"{str(odd[0])[:60]!r} is not an example; expected (source, target).")
     return [item[0] for item in items], [item[1] for item in items]
 
 

@@ -1,8 +1,7 @@
-"""Written texts and the texts that were wanted → BLEU, ROUGE, exact match, distinct n-grams.
+"""Measure generated texts: BLEU, ROUGE, exact match, distinct n-grams.
 
-Takes lists of strings, gives a frozen report that prints as a table and turns into JSON. A room of its own because
-generation is measured by the overlap of texts, where `evaluation/reports.py` measures labels. BLEU is sacreBLEU's and
-ROUGE is rouge-score's, with the packages of the extra `generate`; Chinese counts by characters in both.
+BLEU comes from sacreBLEU and ROUGE from rouge-score, both in the extra `generate`. Chinese is counted by characters in
+both.
 """
 
 import json
@@ -11,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from keras_bert.evaluation.tables import noted
 
@@ -21,16 +21,16 @@ _ROUGE = ("rouge1", "rouge2", "rougeL")
 
 @dataclass(frozen=True)
 class GenerationReport:
-    """How near written texts come to those that were wanted.
+    """How close generated texts are to the references.
 
     Args:
-        count: How many texts.
+        count: The number of texts.
         bleu: sacreBLEU's corpus BLEU, 0 to 100.
-        rouge_1, rouge_2, rouge_l: F-measures of ROUGE, the mean of all texts, 0 to 100.
-        exact_match: The share of texts that are the wanted ones.
-        distinct_1, distinct_2: Different words (pairs of words) over all that were written: how varied texts are.
-        length: Words of a written text over words of a wanted one.
-        loss: Minus the log-probability of a wanted token, the mean; `None` where texts alone were measured.
+        rouge_1, rouge_2, rouge_l: F-measures of ROUGE, the mean over all texts, 0 to 100.
+        exact_match: The share of texts that equal their reference.
+        distinct_1, distinct_2: Distinct words (pairs of words) divided by all words (pairs): how varied texts are.
+        length: The number of generated words divided by the number of reference words.
+        loss: The mean negative log-likelihood of a reference token; `None` if only texts were measured.
         notes: What was cut or dropped.
     """
 
@@ -46,7 +46,7 @@ class GenerationReport:
     loss: float | None = None
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return json.loads(json.dumps(asdict(self)))
 
@@ -70,15 +70,15 @@ def generation_report(
     loss: float | None = None,
     notes: tuple[str, ...] = (),
 ) -> GenerationReport:
-    """Measure written texts.
+    """Measure generated texts.
 
     Args:
-        written: What a model wrote.
-        wanted: What it should have written, a text for each.
-        lowercase: Whether BLEU takes upper and lower case for the same, as it must where the model knows one of them.
-        normalize: What is done to both texts before they are compared for an exact match.
-        loss: To be shown with it.
-        notes: The same.
+        written: The generated texts.
+        wanted: The reference of each text.
+        lowercase: Whether BLEU ignores case; for models with a lowercase vocabulary.
+        normalize: Applied to both texts before they are compared for an exact match.
+        loss: Shown in the report.
+        notes: Shown in the report.
 
     Example:
         >>> report = generation_report(["the cat sat on the mat"], ["the cat is on the mat"])
@@ -87,7 +87,9 @@ def generation_report(
     """
     written, wanted = list(written), list(wanted)
     if len(written) != len(wanted) or not written:
-        raise ValueError(f"There are {len(written)} written texts and {len(wanted)} wanted ones; expected as many.")
+        raise ValueError(
+            f"There are {len(written)} generated texts and {len(wanted)} references; expected one for each."
+        )
     words = [split_words(text) for text in written]
     rouge = rouge_scores(written, wanted)
     equal = [normalize(one) == normalize(other) for one, other in zip(written, wanted, strict=True)]
@@ -108,7 +110,7 @@ def generation_report(
 
 
 def bleu_score(written: Sequence[str], wanted: Sequence[str], *, lowercase: bool = False) -> float:
-    """sacreBLEU's corpus BLEU, 0 to 100; Chinese by characters, as its `zh` tokenizer does it.
+    """Compute sacreBLEU's corpus BLEU, 0 to 100; Chinese by characters, with its `zh` tokenizer.
 
     Example:
         >>> round(bleu_score(["a small dog runs over the grass"], ["a small dog runs over grass"]), 1)
@@ -120,10 +122,10 @@ def bleu_score(written: Sequence[str], wanted: Sequence[str], *, lowercase: bool
 
 
 def rouge_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
-    """ROUGE-1, 2 and L by rouge-score, F-measure, the mean over all texts, 0 to 100.
+    """Compute ROUGE-1, 2 and L with rouge-score: F-measure, the mean over all texts, 0 to 100.
 
-    Words are runs of letters and digits in any script, and single Chinese characters: on English texts these are the
-    words of rouge-score, which would drop all others.
+    Words are runs of letters and digits in any script, and single Chinese characters. For English these are the
+    words of rouge-score, which drops those of other scripts.
 
     Example:
         >>> round(rouge_scores(["the cat sat"], ["the cat sat down"])["rougeL"], 2)
@@ -135,7 +137,7 @@ def rouge_scores(written: Sequence[str], wanted: Sequence[str]) -> dict[str, flo
 
 
 def distinct_share(words: Sequence[Sequence[str]], n: int) -> float:
-    """Different n-grams over all n-grams of texts (Li et al. 2016); 0 where there are none.
+    """Compute distinct n-grams divided by all n-grams of texts (Li et al. 2016); 0 if there are none.
 
     Example:
         >>> distinct_share([["a", "b", "a", "b"]], 2)
@@ -146,7 +148,7 @@ def distinct_share(words: Sequence[Sequence[str]], n: int) -> float:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a text, lowercased: runs of letters and digits, and single Chinese characters.
+    """Split a text into lowercase words: runs of letters and digits, and single Chinese characters.
 
     Example:
         >>> split_words("Ein süßer Hund, 2 证明")
@@ -162,18 +164,18 @@ def is_chinese(texts: Sequence[str]) -> bool:
 
 
 class _Words:
-    """`split_words` in the form that rouge-score asks for."""
+    """`split_words` as a rouge-score tokenizer."""
 
-    def tokenize(self, text):
+    def tokenize(self, text: str) -> list[str]:
         return split_words(text)
 
 
-def _module(name) -> ModuleType:
+def _module(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        raise ImportError(f'measuring texts needs {name}: pip install "keras-bert-edge[generate]"') from error
+        raise ImportError(f'Measuring texts needs {name}: pip install "keras-bert-edge[generate]".') from error
 
 
-def _number(name, value):
+def _number(name: str, value: float) -> str:
     return f"{value:.2f}" if name.startswith(("bleu", "rouge")) else f"{value:.4f}"

@@ -1,8 +1,9 @@
-"""A config or a loaded BERT → a prefix language model, and how likely it holds the targets that were wanted.
+"""Build a prefix language model, and measure how likely it finds targets.
 
-Takes sizes, or a model with weights; gives the MLM head on an encoder whose target sees its own past alone. A room of
-its own because the task, its training and its measure build on the same model, and none of it has to do with texts.
+A prefix language model is an encoder with an MLM head whose target sees only the source and its own past.
 """
+
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -19,7 +20,7 @@ LOSSES, HITS = "target_losses", "target_hits"
 
 
 def prefix_model(config: BertConfig, *, seed: int | None = None) -> keras.Model:
-    """A prefix language model with random weights: the MLM head on an encoder whose target sees its past alone.
+    """Make a prefix language model with random weights.
 
     Example:
         >>> sorted(prefix_model(BertConfig.preset("tiny")).output)
@@ -29,7 +30,7 @@ def prefix_model(config: BertConfig, *, seed: int | None = None) -> keras.Model:
 
 
 def as_prefix_model(loaded: keras.Model, *, seed: int | None = None) -> keras.Model:
-    """A loaded encoder, or one with an MLM head, as a prefix language model with its weights; a missing head is fresh.
+    """Turn a loaded encoder into a prefix language model with its weights; a missing MLM head is initialized.
 
     Example:
         >>> as_prefix_model(bert_encoder(BertConfig.preset("tiny"))).get_layer("prefix_bias").name
@@ -41,12 +42,12 @@ def as_prefix_model(loaded: keras.Model, *, seed: int | None = None) -> keras.Mo
 
 
 def check_writer(model: keras.Model, tokenizer: BertTokenizer) -> None:
-    """An error where a model cannot write, or its vocabulary has no token to end a text with."""
+    """Raise an error if a model cannot generate text, or its vocabulary lacks a special token."""
     missing = [token for token in ("[SEP]", "[CLS]", "[PAD]") if token not in set(tokenizer.vocabulary)]
     if missing:
         raise ValueError(
-            f"The vocabulary has no {', '.join(missing)}; a source stands between [CLS] and [SEP], and [SEP] ends what "
-            "is written. Use the vocab.txt of a BERT, or learn_vocabulary()."
+            f"The vocabulary has no {', '.join(missing)}; a source is between [CLS] and [SEP], and [SEP] ends a "
+            "generated text. Use the vocab.txt of a BERT, or learn_vocabulary()."
         )
     names = [layer.name for layer in model.layers]
     if LOGITS not in model.output or "prefix_bias" not in names:
@@ -56,10 +57,10 @@ def check_writer(model: keras.Model, tokenizer: BertTokenizer) -> None:
         )
 
 
-def measure_targets(model: keras.Model, states, inputs) -> dict:
-    """Of each token the loss of the one behind it, `[B, T]`, and whether it is the likeliest; 0 outside of targets."""
+def measure_targets(model: keras.Model, states: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+    """For each token the loss of the next one, `[B, T]`, and whether it is the most likely; 0 outside of targets."""
     ids, is_target = inputs["token_ids"], inputs["segment_ids"] * inputs["padding_mask"]
-    places = tf.where(is_target[:, 1:] > 0)  # of the tokens before those of the target
+    places = tf.where(is_target[:, 1:] > 0)  # the tokens before those of the target
     scores = tf.cast(score_tokens(model, tf.gather_nd(states, places)), tf.float32)  # [M, V]
     wanted = tf.gather_nd(ids[:, 1:], places)
     values = {

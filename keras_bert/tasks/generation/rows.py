@@ -1,8 +1,7 @@
-"""Sources and targets → the rows that a prefix language model trains on.
+"""Tokenize sources and targets into the rows that a prefix language model trains on.
 
-Takes `GenerationRows` and a tokenizer, gives `GenerationData`: rows `[CLS] source [SEP] target [SEP]`, with the next
-token as the label of every token from the source's `[SEP]` on. A room of its own because here is decided what is cut
-(sources to their room, from either end; targets to theirs) and said how much.
+Takes `GenerationRows` and a tokenizer; gives `GenerationData`: rows `[CLS] source [SEP] target [SEP]`, with the next
+token as the label of every token from the source's `[SEP]` on. Sources and targets that are too long are cut.
 """
 
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.generation.files import GenerationRows, Source
@@ -34,12 +34,12 @@ class GenerationData(PreparedData):
 
 @dataclass(frozen=True)
 class Room:
-    """How long sources and targets may be.
+    """The maximum lengths of sources and targets.
 
     Args:
-        source: The most tokens of a source, with its `[CLS]` and `[SEP]`.
-        target: The most tokens of a target, with its `[SEP]`.
-        keeps: Which part of a longer source stays: its `"start"`, or its `"end"`, as the last turns of a dialogue.
+        source: Maximum number of tokens of a source, including `[CLS]` and `[SEP]`.
+        target: Maximum number of tokens of a target, including `[SEP]`.
+        keeps: The part of a longer source that is kept: its `"start"`, or its `"end"` (the last turns of a dialogue).
     """
 
     source: int
@@ -48,7 +48,7 @@ class Room:
 
 
 def arrange_pairs(tokenizer: FlatTokenizer, rows: GenerationRows, room: Room) -> GenerationData:
-    """Rows with labels, and notes on what was cut.
+    """Make rows with labels, and notes on what was cut.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -78,9 +78,9 @@ def arrange_pairs(tokenizer: FlatTokenizer, rows: GenerationRows, room: Room) ->
 def tokenize_sources(
     tokenizer: FlatTokenizer, sources: Sequence[Source], room: Room
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """The ids of sources without `[CLS]` and the last `[SEP]`, where each begins, and how many were cut.
+    """Tokenize sources into ids without `[CLS]` and the last `[SEP]`, where each begins, and how many were cut.
 
-    The texts of a source have a `[SEP]` between them.
+    The texts of a source are separated by `[SEP]`.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -101,19 +101,19 @@ def tokenize_sources(
     return np.concatenate(kept), _splits([len(row) for row in kept[1:]]), cut
 
 
-def _next_tokens(tokenized, is_whole):
-    """The label of each token of the packed rows: the one behind it, where that belongs to the target."""
+def _next_tokens(tokenized: TokenizedTexts, is_whole: np.ndarray) -> TokenLabels:
+    """The label of each token of all rows: the next token, if that belongs to the target."""
     ids, splits, second_begins = tokenized.packed()
     labels = np.append(ids[1:], -1).astype(np.int32)
     lengths = np.diff(splits)
     within = np.arange(len(ids)) - np.repeat(splits[:-1], lengths)
     labels[within < np.repeat(second_begins - 1, lengths)] = -1
-    labels[splits[1:] - 1] = -1  # nothing follows a row's end
-    labels[(splits[1:] - 2)[~is_whole]] = -1  # a target that was cut does not end there
+    labels[splits[1:] - 1] = -1  # the last token of a row has no next one
+    labels[(splits[1:] - 2)[~is_whole]] = -1  # a target that was cut has no real end
     return TokenLabels(labels, splits)
 
 
-def _notes(rows, cut_sources, cut_targets, room):
+def _notes(rows: GenerationRows, cut_sources: int, cut_targets: int, room: Room) -> tuple[str, ...]:
     notes = (str(rows.report),) if rows.report.dropped else ()
     if cut_sources:
         notes += (f"{cut_sources:,} of {len(rows):,} sources were cut to {room.source} tokens",)
@@ -122,5 +122,5 @@ def _notes(rows, cut_sources, cut_targets, room):
     return notes
 
 
-def _splits(lengths):
+def _splits(lengths: ArrayLike) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

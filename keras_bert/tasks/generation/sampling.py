@@ -1,9 +1,7 @@
-"""How to choose the next token, as a value, and the rules that every choice keeps.
+"""Choose the next token: the settings of a sampler, and rules that hold for all samplers.
 
-`Decoding` takes what a user asks for and gives a keras-hub sampler; `restrict` takes scores and what is written so far,
-and gives scores in which everything that must not come next is out of reach. A room of its own because greedy, beam and
-random choices differ in the sampler alone: a minimum length, n-grams that must not repeat and tokens that are no text
-are rules about scores, the same for all.
+`Decoding` has the settings and makes a keras-hub sampler. `restrict` excludes tokens that must not come next: tokens
+that are not text, an early end, and repeated n-grams.
 """
 
 from typing import Any
@@ -17,21 +15,21 @@ __all__ = ["NEVER", "SAMPLERS", "Decoding", "TextTokens", "restrict"]
 
 
 class Decoding(TokenChoice):
-    """How to write.
+    """How to generate text.
 
     Args:
-        max_length: The most tokens to write; `None` is the task's `target_length`.
-        min_length: The fewest.
-        sampler: `"greedy"` (always the likeliest token), `"beam"` (the likeliest text of those that `num_beams` beams
-            find), `"top_k"`, `"top_p"` or `"random"` (drawn by chance), or a sampler from `keras_hub.samplers`.
-        num_beams: For `"beam"`.
-        k: For `"top_k"`: how many tokens chance may choose from.
-        p: For `"top_p"`: how much probability these have together.
-        temperature: Scores are divided by it: below 1 the likely becomes likelier.
-        length_penalty: For beams: a text's log-probability is divided by its length to this power. 0 prefers short
-            texts, 1 is the mean of a token.
+        max_length: Maximum number of tokens; `None` is the task's `target_length`.
+        min_length: Minimum number of tokens.
+        sampler: `"greedy"` (always the most likely token), `"beam"` (the most likely text that `num_beams` beams
+            find), `"top_k"`, `"top_p"` or `"random"` (sampled), or a sampler from `keras_hub.samplers`.
+        num_beams: Number of beams, for `"beam"`.
+        k: For `"top_k"`: the number of tokens to sample from.
+        p: For `"top_p"`: the total probability of the tokens to sample from.
+        temperature: Scores are divided by it: below 1, likely tokens become likelier.
+        length_penalty: For `"beam"`: the log-probability is divided by the length to this power. 0 prefers short
+            texts, 1 is the mean over tokens.
         no_repeat_ngram: No n-gram of this size is written twice; 0 allows all.
-        seed: Of chance; `None` gives other texts each time.
+        seed: Random seed; `None` gives different texts each time.
 
     Example:
         >>> Decoding(sampler="beam", num_beams=2).make_sampler().num_beams
@@ -39,7 +37,7 @@ class Decoding(TokenChoice):
     """
 
     def make_sampler(self) -> Any:
-        """The keras-hub sampler; one of beams gives all of them, for the length penalty to choose."""
+        """Make the keras-hub sampler. A beam sampler returns all beams, so that the length penalty can choose."""
         from keras_hub import samplers
 
         if not isinstance(self.sampler, str):
@@ -54,12 +52,12 @@ class Decoding(TokenChoice):
         return kind[self.sampler](temperature=self.temperature)
 
 
-def _check_sampler(sampler, samplers):
+def _check_sampler(sampler: Any, samplers: Any) -> Any:
     refused = (samplers.ContrastiveSampler, getattr(samplers, "SpeculativeSampler", samplers.ContrastiveSampler))
     if not isinstance(sampler, samplers.Sampler) or isinstance(sampler, refused):
         raise TypeError(
             f"sampler={sampler!r}: expected one of {', '.join(map(repr, SAMPLERS))}, or a sampler from "
-            "keras_hub.samplers that needs scores alone (greedy, beam, top-k, top-p, random, or one of your own)."
+            "keras_hub.samplers that needs only scores (greedy, beam, top-k, top-p, random, or your own)."
         )
     if isinstance(sampler, samplers.BeamSampler) and not sampler.return_all_beams:
         return samplers.BeamSampler(**{**sampler.get_config(), "return_all_beams": True})
@@ -69,18 +67,18 @@ def _check_sampler(sampler, samplers):
 # === Rules ===
 
 
-def restrict(scores, written, index, tokens: TextTokens, decoding: Decoding):
-    """Scores of the next token with what must not come out of reach.
+def restrict(scores: Any, written: Any, index: Any, tokens: TextTokens, decoding: Decoding) -> Any:
+    """Exclude tokens that must not come next from the scores.
 
     Args:
-        scores: `[B, V]`.
-        written: Token ids `[B, 1 + L]`: the start token, then what is written, then padding.
-        index: The place in `written` that the next token is for, from 1 on.
-        tokens: What a token means.
+        scores: The scores of the next token, `[B, V]`.
+        written: Token ids `[B, 1 + L]`: the start token, the generated tokens, then padding.
+        index: The position of the next token in `written`, from 1.
+        tokens: The meanings of tokens.
         decoding: The rules.
 
     Returns:
-        `[B, V]`. A row that has ended gets padding with certainty, so that its probability stays as it is.
+        `[B, V]`. A row that has ended gets padding with probability 1, so that its own probability does not change.
     """
     scores = ops.cast(scores, "float32")
     out_of_reach = np.zeros(tokens.size, "float32")
@@ -95,15 +93,15 @@ def restrict(scores, written, index, tokens: TextTokens, decoding: Decoding):
     return ops.where(has_ended, NEVER - _one(tokens.pad_id, tokens.size, NEVER), scores)
 
 
-def _one(token, size, value):
+def _one(token: int, size: int, value: float) -> np.ndarray:
     vector = np.zeros((1, size), "float32")
     vector[0, token] = value
     return vector
 
 
-def _repeats(written, index, n, size):
-    """Which tokens would complete an n-gram that is written already: booleans `[B, V]`."""
-    length = written.shape[1] - 1  # of the slots for text
+def _repeats(written: Any, index: Any, n: int, size: int) -> Any:
+    """Which tokens would repeat an n-gram, booleans `[B, V]`."""
+    length = written.shape[1] - 1  # slots for text
     rows = ops.shape(written)[0]
     if length < n:
         return ops.zeros((rows, size), "bool")

@@ -1,54 +1,58 @@
-"""Texts → texts that a BERT writes: translations, summaries, replies.
+"""Text generation with BERT: translations, summaries, replies.
 
-`Seq2Seq` is a UniLM (Dong et al. 2019): one BERT whose mask lets the source see itself, and the target the source and
-its own past; the MLM head with its tied token table gives the scores of the next token. So every BERT checkpoint can
-learn to write, and one with an MLM head knows words from the start. It is a task file like every other: the head, the
-loss, the measure, and what an answer is.
+`Seq2Seq` is a UniLM (Dong et al. 2019): one BERT with an attention mask in which the source sees itself, and the target
+sees the source and its own past. The MLM head with its tied token table gives the scores of the next token. So every
+BERT checkpoint can be fine-tuned to generate text.
 
-A row is `[CLS] source [SEP] target [SEP]`, segment 0 up to the first `[SEP]` (that of the source), segment 1 after it;
-the mask follows from `segment_ids`, so the model's inputs are those of every BERT. The token after the last `[SEP]` of
-the source is the first that is written; `[SEP]` ends a text.
+A row is `[CLS] source [SEP] target [SEP]`: segment 0 up to the `[SEP]` of the source, segment 1 after it. The mask
+follows from `segment_ids`, so the model's inputs are those of every BERT. The first token after the `[SEP]` of the
+source is the first generated one; `[SEP]` ends a text.
 
-For whoever runs a model elsewhere, writing is two graphs (`tasks/generation/cached_decoder.py`), both without a loop,
-with caches as tensors of four dimensions and names:
+To run a model elsewhere, there are two graphs (`tasks/generation/cached_decoder.py`), both without a loop, with caches
+as named tensors of four dimensions:
 
 1. `source_reader(task.model)`: `token_ids, segment_ids (all 0), padding_mask`, int32 `[B, S]` → `source_keys_i
-   [B, N, D, S]`, `source_values_i [B, N, S, D]` for every layer i. Once for a text.
+   [B, N, D, S]`, `source_values_i [B, N, S, D]` for every layer i. Once per text.
 2. `next_token_model(task.model)`: `token_ids, segment_ids, position_ids`, int32 `[B, 1]`, `source_mask [B, S]`,
    `target_mask [B, L]`, int32, `source_keys_i`, `source_values_i` as they came, `target_keys_i [B, N, D, L]`,
-   `target_values_i [B, N, L, D]` → `logits [B, V]`, `new_keys_i [B, N, D, 1]`, `new_values_i [B, N, 1, D]`. Once for a
-   token. Both take fixed sizes (`source_length=, target_length=, batch_size=`).
+   `target_values_i [B, N, L, D]` → `logits [B, V]`, `new_keys_i [B, N, D, 1]`, `new_values_i [B, N, 1, D]`. Once per
+   token. Both accept fixed sizes (`source_length=, target_length=, batch_size=`).
 
-The loop around them, for step t = 0, 1, … with `n` tokens in the source: feed token `[SEP]` for t = 0, else the last
-written one; `segment_ids` = min(t, 1); `position_ids` = n − 1 + t; `source_mask` = `padding_mask` without the last
-`[SEP]`, for all t; `target_mask` = 1 in the slots below t. Put the new keys and values into slot t. Apply
-`sampling.restrict` (tokens that are no text, minimum length, n-grams), choose, stop at `[SEP]` or at `max_length`.
-`tasks/generation/token_writer.py` is that loop in `keras.ops`, `decoding/written_text.py` turns tokens into text.
+The loop around them, for step t = 0, 1, … with `n` tokens in the source: feed the token `[SEP]` for t = 0, then the
+last generated one; `segment_ids` = min(t, 1); `position_ids` = n − 1 + t; `source_mask` = `padding_mask` without the
+last `[SEP]`, for all t; `target_mask` = 1 in the slots below t. Write the new keys and values into slot t. Apply
+`sampling.restrict` (tokens that are not text, minimum length, n-grams), choose a token, stop at `[SEP]` or at
+`max_length`. `tasks/generation/token_writer.py` is this loop in `keras.ops`; `decoding/written_text.py` turns tokens
+into text.
 """
 
 import itertools
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from keras import ops
 
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.checkpoint import load_model
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.loading import find_heads, open_checkpoint
 from keras_bert.decoding.written_text import TextStream, write_text
 from keras_bert.finetuning.best_weights import Score
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import INPUT_NAMES, bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model, masked_lm_logits
+from keras_bert.tasks.base.definition import Batches
 from keras_bert.tasks.base.fitting import packs_rows
-from keras_bert.tasks.base.task import Task
-from keras_bert.tasks.generation.files import GenerationRows, as_generation_rows, as_source
+from keras_bert.tasks.base.task import Task, load_with_tokenizer
+from keras_bert.tasks.generation.files import GenerationRows, Source, as_generation_rows, as_source
 from keras_bert.tasks.generation.metrics import GenerationReport, generation_report
 from keras_bert.tasks.generation.prefix_model import (
     HITS,
@@ -63,22 +67,26 @@ from keras_bert.tasks.generation.rows import GenerationData, Room, arrange_pairs
 from keras_bert.tasks.generation.sampling import Decoding, TextTokens
 from keras_bert.tasks.generation.token_writer import TokenWriter
 from keras_bert.tasks.generation.training import NextTokenLoss, pick_places, place_count, spoil_targets
+from keras_bert.text.tokenized_texts import TokenizedTexts
 from keras_bert.text.tokenizer import BertTokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _PICKED = "target_logits"
 _KEPT_PARTS = ("start", "end")
 
 
 class Seq2Seq(Task):
-    """BERT that writes.
+    """BERT that generates text.
 
     Args:
         model: A model with `mlm_logits` on an encoder with `prefix_lm=True`.
         tokenizer: Its tokenizer.
-        sequence_length: The most tokens of source and target together.
-        target_length: The most tokens of a target, its `[SEP]` included; the source has the rest of the row. `None` is
+        sequence_length: Maximum number of tokens of source and target together.
+        target_length: Maximum number of tokens of a target, including `[SEP]`; the source has the rest. `None` is
             a quarter of the row, at most 64.
-        keeps: Which part of a source that is too long is read: its `"start"`, or its `"end"` (the last turns of a
+        keeps: The part of a too long source that is read: its `"start"`, or its `"end"` (the last turns of a
             dialogue).
         fresh_heads: As for `Task`.
 
@@ -121,16 +129,16 @@ class Seq2Seq(Task):
             raise ValueError(f"keeps={keeps!r}: expected 'start' or 'end'.")
         self.target_length, self.keeps = target_length, keeps
         self._smoothing, self._spoilt, self._spoilt_by = 0.0, 0.0, "random"
-        self._token_counts = None
+        self._token_counts: np.ndarray | None = None
         self._writers: tuple[keras.Model, dict] = (model, {})
 
     @classmethod
-    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs) -> "Seq2Seq":
-        """A writer on pretrained weights; where the checkpoint has an MLM head, with that.
+    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any) -> "Seq2Seq":
+        """Make a task with pretrained weights; the MLM head is used if the checkpoint has one.
 
         Args:
-            directory_or_name: A model directory, or a name.
-            seed: Of a new head.
+            directory_or_name: A model directory, or the name of a model.
+            seed: Random seed of the new head.
             kwargs: `sequence_length`, `target_length`, `keeps`.
         """
         directory = find_directory(directory_or_name)
@@ -138,21 +146,23 @@ class Seq2Seq(Task):
         if has_head:
             loaded, tokenizer = load_model(directory, seed=seed)
             if tokenizer is None:
-                raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's own.")
+                raise ValueError(
+                    f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's vocabulary."
+                )
         else:
             with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", ".* has no pooler", UserWarning)  # writing needs none
+                warnings.filterwarnings("ignore", ".* has no pooler", UserWarning)  # generation needs none
                 loaded, tokenizer = cls.load_parts(directory, seed)
         return cls(as_prefix_model(loaded, seed=seed), tokenizer, fresh_heads=not has_head, **kwargs)
 
     @classmethod
-    def from_scratch(cls, config: BertConfig, tokenizer: BertTokenizer, *, seed: int = 0, **kwargs) -> "Seq2Seq":
-        """A writer with random weights: for a vocabulary of one's own (`learn_vocabulary`) and enough examples.
+    def from_scratch(cls, config: BertConfig, tokenizer: BertTokenizer, *, seed: int = 0, **kwargs: Any) -> "Seq2Seq":
+        """Make a task with random weights: for your own vocabulary (`learn_vocabulary`) and enough examples.
 
         Args:
             config: The sizes of the encoder.
             tokenizer: The vocabulary.
-            seed: Of the weights.
+            seed: Random seed of the weights.
             kwargs: As for `from_pretrained`.
         """
         return cls(prefix_model(config, seed=seed), tokenizer, fresh_heads=True, **kwargs)
@@ -161,27 +171,27 @@ class Seq2Seq(Task):
 
     def fit(
         self,
-        x,
-        y=None,
+        x: Any,
+        y: Any = None,
         *,
         label_smoothing: float = 0.0,
         target_spoiling: float = 0.0,
         spoilt_by: str = "random",
-        **options,
-    ):
-        """Fine-tune on sources and targets. Beside what is said here, as `Task.fit`.
+        **options: Any,
+    ) -> FinetuneReport | keras.callbacks.History:
+        """Fine-tune on sources and targets. Other arguments are those of `Task.fit`.
 
         Args:
             x: The path of a TSV, CSV or JSONL file with the columns `source` and `target`; `GenerationRows` from
                 `read_generation` or `read_parallel`; pairs of `(source, target)`; or sources. A source may be a list
                 of texts, such as the turns of a dialogue.
-            y: The targets, where `x` is sources.
+            y: The targets, if `x` is sources.
             label_smoothing: The share of a token's probability that is spread over all tokens; 0.1 is usual.
-            target_spoiling: The share of the target's tokens that the model reads wrong, so that it learns to go on
-                after a mistake. The loss asks for the right ones.
-            spoilt_by: What stands in their place: `"random"` tokens, or `"mask"`, `[MASK]`.
-            options: `validation_data`, `recipe`, `metric` (`"log_likelihood"` of a wanted token, or `"accuracy"`: how
-                often it is the likeliest), `columns` (arguments of `read_generation`), `directory`, `verbose`, and
+            target_spoiling: The share of target tokens that are replaced in the input, so that the model learns to go
+                on after a mistake. The labels are not changed.
+            spoilt_by: What replaces them: `"random"` tokens, or `"mask"` (`[MASK]`).
+            options: `validation_data`, `recipe`, `metric` (`"log_likelihood"` of a target token, or `"accuracy"`: how
+                often it is the most likely), `columns` (arguments of `read_generation`), `directory`, `verbose`, and
                 changes of the recipe.
         """
         NextTokenLoss(label_smoothing)
@@ -194,13 +204,13 @@ class Seq2Seq(Task):
 
     # === Answers ===
 
-    def generate(self, texts, *, batch_size: int = 32, **decoding) -> Any:
-        """Write behind sources.
+    def generate(self, texts: Any, *, batch_size: int = 32, **decoding: Any) -> Any:
+        """Generate a text for each source.
 
         Args:
             texts: Sources: strings, or lists of strings that belong together, such as the turns of a dialogue. One
                 string gives one text.
-            batch_size: Texts at a time.
+            batch_size: Texts per batch.
             decoding: Settings of `Decoding`: `max_length`, `min_length`, `sampler`, `num_beams`, `k`, `p`,
                 `temperature`, `length_penalty`, `no_repeat_ngram`, `seed`.
 
@@ -220,12 +230,12 @@ class Seq2Seq(Task):
                 answers[index] = write_text(map(self.tokenizer.id_to_token, ids))
         return answers
 
-    def predict(self, texts, *, batch_size: int = 32, **decoding) -> Any:
-        """The same as `generate`, by the name that all tasks have."""
+    def predict(self, texts: Any, *, batch_size: int = 32, **decoding: Any) -> Any:
+        """Same as `generate`; all tasks have `predict`."""
         return self.generate(texts, batch_size=batch_size, **decoding)
 
-    def stream(self, text, **decoding) -> Iterator[str]:
-        """Write behind one source, and give the text piece by piece as it comes.
+    def stream(self, text: Any, **decoding: Any) -> Iterator[str]:
+        """Generate a text for one source, and yield it piece by piece.
 
         Args:
             text: A source: a string, or a list of strings that belong together.
@@ -239,13 +249,15 @@ class Seq2Seq(Task):
         if piece := pieces.finish():
             yield piece
 
-    def evaluate(self, x, y=None, *, columns: dict | None = None, batch_size: int = 32, **decoding) -> GenerationReport:
-        """Write behind sources, and measure the texts and the probability of the wanted ones.
+    def evaluate(
+        self, x: Any, y: Any = None, *, columns: dict | None = None, batch_size: int = 32, **decoding: Any
+    ) -> GenerationReport:
+        """Generate texts, and measure them and the probability of the references.
 
         Args:
             x, y: As for `fit`.
-            columns: The same.
-            batch_size: Texts at a time.
+            columns: Arguments of `read_generation`, for a file.
+            batch_size: Texts per batch.
             decoding: As for `generate`.
         """
         data = self.prepare(x, y, **(columns or {}))
@@ -262,17 +274,19 @@ class Seq2Seq(Task):
             notes=data.notes,
         )
 
-    def _through_tokenizer(self, text):
-        """A text as the model could write it at best: in the tokenizer's case, with spaces by rule."""
+    def _through_tokenizer(self, text: str) -> str:
+        """A text after tokenizing and detokenizing: the closest that the model can generate."""
         return write_text(map(self.tokenizer.id_to_token, self.tokenizer.tokenize_flat([text])[0].tolist()))
 
-    def writer(self, decoding):
-        """What writes by these settings, and the room for sources; kept, because tracing its graph takes seconds."""
+    def writer(self, decoding: Decoding) -> tuple[TokenWriter, Room]:
+        """The writer for these settings, and the maximum lengths. It is kept, because tracing its graph is slow."""
         limit = self.config.max_sequence_length
         length = self.target_length if decoding.max_length is None else decoding.max_length
         room = min(self.sequence_length - self.target_length, limit - length)
         if room < 3:
-            raise ValueError(f"max_length={length} leaves no room for a source: the model has {limit} positions.")
+            raise ValueError(
+                f"max_length={length} leaves no room for a source: the model has {limit} positions; pass a smaller one."
+            )
         if self._writers[0] is not self.model:
             self._writers = (self.model, {})
         key, writers = replace(decoding, max_length=length, seed=None), self._writers[1]
@@ -282,7 +296,7 @@ class Seq2Seq(Task):
             writers[key].reseed(decoding.seed)
         return writers[key], Room(room, length, self.keeps)
 
-    def _source_rows(self, sources, room):
+    def _source_rows(self, sources: Sequence[Source], room: Room) -> list[list[int]]:
         if not sources:
             return []
         ids, splits, cut = tokenize_sources(self.tokenizer, sources, room)
@@ -291,7 +305,8 @@ class Seq2Seq(Task):
         rows = [ids[begin:end].tolist() for begin, end in itertools.pairwise(splits)]
         return [[self.tokenizer.cls_id, *row, self.tokenizer.sep_id] for row in rows]
 
-    def padded(self, rows):
+    def padded(self, rows: Sequence[Sequence[int] | np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Pad rows of ids to the longest one; gives ids and mask, int32 `[B, S]`."""
         width = max(map(len, rows))
         ids = np.full((len(rows), width), self.tokenizer.pad_id, np.int32)
         mask = np.zeros_like(ids)
@@ -299,15 +314,22 @@ class Seq2Seq(Task):
             ids[index, : len(row)], mask[index, : len(row)] = row, 1
         return ids, mask
 
-    # === What a task adds ===
+    # === Task definition ===
 
-    def build_encoder(self, config, **options):
+    def build_encoder(self, config: BertConfig, **options: Any) -> keras.Model:
         return bert_encoder(config, prefix_lm=True, **options)
 
-    def build_model(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
         return bert_model(None, "masked_lm", encoder=encoder, seed=seed)
 
-    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
+    def build_training_model(
+        self,
+        encoder: keras.Model,
+        *,
+        classifier_dropout: float | None,
+        seed: int | None,
+        table: np.ndarray | None = None,
+    ) -> keras.Model:
         if not packs_rows(self):
             return self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         places = keras.Input((), dtype="int32", name="target_places")
@@ -315,26 +337,30 @@ class Seq2Seq(Task):
         logits = masked_lm_logits(encoder, ops.take(states, places, axis=0), seed=seed)
         return keras.Model({**encoder.input, "target_places": places}, {_PICKED: logits}, name="bert")
 
-    def set_start_weights(self, model):
+    def set_start_weights(self, model: keras.Model) -> None:
         if self.fresh_heads and self._token_counts is not None:
-            # From the first step on the likely tokens are the frequent ones, which a zero bias takes long to learn.
+            # Start with the frequencies of tokens, which a zero bias takes long to learn.
             share = (self._token_counts + 1) / np.sum(self._token_counts + 1)
             model.get_layer("mlm_bias").bias.assign(np.log(share).astype("float32"))
 
-    def begin_fit(self, train, validation, metric):
+    def begin_fit(self, train: PreparedData, validation: PreparedData | None, metric: str) -> None:
         super().begin_fit(train, validation, metric)
-        labels = train.labels.values
+        token_labels: Any = train.labels
+        labels = token_labels.values
         self._token_counts = np.bincount(labels[labels >= 0], minlength=self.config.vocabulary_size)
 
-    def change_batches(self, batches, data, *, batch_size, steps, packed):
-        labelled = np.add.reduceat(data.labels.values >= 0, data.labels.splits[:-1])
+    def change_batches(
+        self, batches: Batches, data: PreparedData, *, batch_size: int, steps: int, packed: bool
+    ) -> Batches:
+        labels: Any = data.labels
+        labelled = np.add.reduceat(labels.values >= 0, labels.splits[:-1])
         places = place_count(labelled, batch_size)
-        spoiling = {
+        spoiling: dict[str, Any] = {
             "mask_id": self.tokenizer.mask_id if self._spoilt_by == "mask" else None,
             "vocabulary_size": self.tokenizer.vocabulary_size,
         }
 
-        def make(seed, epoch, epochs):
+        def make(seed: int | None, epoch: int, epochs: int) -> tf.data.Dataset:
             made = batches(seed, epoch, epochs)
             if self._spoilt and seed is not None:
                 made = spoil_targets(made, self._spoilt, seed=seed, first_step=epoch * steps, **spoiling)
@@ -342,56 +368,59 @@ class Seq2Seq(Task):
 
         return make
 
-    def losses(self):
+    def losses(self) -> dict[str, keras.losses.Loss]:
         return {LOGITS: NextTokenLoss(self._smoothing)}
 
-    def training_losses(self):
+    def training_losses(self) -> dict[str, keras.losses.Loss]:
         return {_PICKED: NextTokenLoss(self._smoothing)} if packs_rows(self) else self.losses()
 
-    def prepare(self, x, y, *, class_weight=None, **columns) -> GenerationData:
+    def prepare(self, x: Any, y: Any, *, class_weight: Any = None, **columns: Any) -> GenerationData:
         if class_weight is not None:
-            raise ValueError("class_weight is for classes; texts have none. Leave it out.")
+            raise ValueError("class_weight is for classes, and generation has none; leave it out.")
         rows: GenerationRows = as_generation_rows(x, y, **columns)
         room = Room(self.sequence_length - self.target_length, self.target_length, self.keeps)
         return arrange_pairs(self.tokenizer, rows, room)
 
-    def outputs(self, tokenized, model=None, batch_size: int = 16):
-        # Fewer rows at a time than elsewhere: the scores of all tokens of a batch are in memory together.
+    def outputs(
+        self, tokenized: TokenizedTexts, model: keras.Model | None = None, batch_size: int = 16
+    ) -> dict[str, np.ndarray]:
+        # Smaller batches than for other tasks: the scores of all tokens of a batch are in memory together.
         return super().outputs(tokenized, model, batch_size)
 
-    def forward(self, model):
-        """Of each token of a target how likely it was: scores over the vocabulary would not fit into memory."""
+    def forward(self, model: keras.Model) -> Callable:
+        """Inference that gives the loss of each target token: scores over the vocabulary would not fit into memory."""
         if self._last_forward is None or self._last_forward[0] is not model:
             states_of = keras.Model(model.input, model.get_layer("mlm_transform").input)
             spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
 
-            def measure(inputs):
+            def measure(inputs: dict[str, Any]) -> dict[str, Any]:
                 return measure_targets(model, states_of(inputs, training=False), inputs)
 
             self._last_forward = (model, tf.function(measure, input_signature=[spec]))
         return self._last_forward[1]
 
-    def score(self, outputs, data, metric):
-        counted = data.labels.values >= 0
+    def score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
+        labels: Any = data.labels
+        counted = labels.values >= 0
         loss, accuracy = (float(np.mean(outputs[name][counted])) for name in (LOSSES, HITS))
         numbers = {"log_likelihood": -loss, "accuracy": accuracy}
         if metric not in numbers:
             raise ValueError(
-                f"metric={metric!r}: expected one of {', '.join(numbers)} while training; evaluate() writes texts and "
-                "measures BLEU and ROUGE."
+                f"metric={metric!r}: expected one of {', '.join(numbers)} while training; evaluate() generates texts "
+                "and measures BLEU and ROUGE."
             )
         return Score(numbers[metric], False, {"val_loss": loss, "val_accuracy": accuracy})
 
     # === Directories ===
 
     @classmethod
-    def from_directory(cls, directory, settings):
-        loaded, tokenizer = load_model(directory)
-        return cls(as_prefix_model(loaded), tokenizer, **cls.from_settings(settings, directory))
+    def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
+        loaded, tokenizer = load_with_tokenizer(directory)
+        return cls(as_prefix_model(loaded), tokenizer, **cls.from_settings(settings, Path(directory)))
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {"target_length": self.target_length, "keeps": self.keeps}
 
     @classmethod
-    def from_settings(cls, settings, directory):
+    def from_settings(cls, settings: dict[str, Any], directory: Path) -> dict[str, Any]:
         return {name: value for name, value in settings.items() if name != "long_texts"}  # sources are always cut

@@ -1,11 +1,11 @@
-"""Sources as ids → written ids, token by token over the caches of `tasks/generation/cached_decoder.py`.
+"""Generate token ids with the cached models of `tasks/generation/cached_decoder.py`.
 
-`TokenWriter` takes a model, what its tokens mean and a `Decoding`; it gives whole texts for a batch, through the
-samplers of keras-hub, or one text token by token. A room of its own because it is the loop: what it runs is model code
-in `keras.ops` (both backends), what it holds are the compiled functions, and neither has to do with texts.
+`TokenWriter` takes a model, the meanings of its tokens and a `Decoding`. It gives whole texts for a batch, through the
+samplers of keras-hub, or one text token by token. The loop is written in `keras.ops` and compiled.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import keras
 import numpy as np
@@ -18,12 +18,12 @@ from keras_bert.tasks.generation.sampling import Decoding, TextTokens, restrict
 
 
 class TokenWriter:
-    """Writes behind sources.
+    """Generates token ids for sources.
 
     Args:
         model: A prefix language model with the `masked_lm` head.
-        tokens: What its tokens mean.
-        decoding: How to write; `max_length` must be a number.
+        tokens: The meanings of its tokens.
+        decoding: The settings; `max_length` must be a number.
 
     Example:
         ```python
@@ -43,11 +43,11 @@ class TokenWriter:
 
     # === Model code ===
 
-    def begin(self, token_ids, padding_mask):
-        """What writing begins with: what is known of the source, the written ids, and empty caches for them.
+    def begin(self, token_ids: Any, padding_mask: Any) -> tuple[dict[str, Any], Any, dict[str, Any]]:
+        """Read the sources; give their caches, the ids to fill, and empty caches for the targets.
 
         Args:
-            token_ids: `[B, S]`, packed: `[CLS] source [SEP]` and padding.
+            token_ids: `[B, S]`: `[CLS] source [SEP]` and padding.
             padding_mask: `[B, S]`.
         """
         token_ids, padding_mask = (ops.convert_to_tensor(ids, "int32") for ids in (token_ids, padding_mask))
@@ -60,7 +60,7 @@ class TokenWriter:
         place = ops.arange(ops.shape(token_ids)[1], dtype="int32")[None]
         source["source_mask"] = padding_mask * ops.cast(place < lengths - 1, "int32")  # without the last [SEP]
         source["begin"] = lengths - 1
-        rows, slots = ops.shape(token_ids)[0], self.decoding.max_length
+        rows, slots = ops.shape(token_ids)[0], self.decoding.most_tokens
         written = ops.full((rows, 1 + slots), self.tokens.pad_id, dtype="int32")
         written = ops.slice_update(written, (0, 0), ops.full((rows, 1), self.tokens.start_id, dtype="int32"))
         dtype = self.step.output["new_keys_0"].dtype
@@ -70,14 +70,16 @@ class TokenWriter:
         }
         return source, written, cache
 
-    def next_scores(self, source, written, cache, index):
-        """Scores of the token at `index`, and the caches with the token before it.
+    def next_scores(
+        self, source: dict[str, Any], written: Any, cache: dict[str, Any], index: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """Compute the scores of the token at `index`, and add the token before it to the caches.
 
         Args:
-            source: From `begin`; where rows of `written` are beams, each of them as often as there are beams.
+            source: From `begin`; with beams, each source is repeated for its beams.
             written: `[B, 1 + L]`.
-            cache: Keys and values of what is written.
-            index: From 1 on.
+            cache: Keys and values of the generated tokens.
+            index: From 1.
         """
         slot = index - 1
         token = ops.take(written, slot, axis=1)[:, None]  # [B, 1]
@@ -100,22 +102,24 @@ class TokenWriter:
         }
         return restrict(outputs["logits"], written, index, self.tokens, self.decoding), kept
 
-    def written(self, token_ids, padding_mask):
-        """Ids `[B, 1 + L]`; with beams `[B, beams, 1 + L]` and their log-probabilities `[B, beams]`."""
+    def written(self, token_ids: Any, padding_mask: Any) -> Any:
+        """Generate ids `[B, 1 + L]`; with beams `[B, beams, 1 + L]` and their log-probabilities `[B, beams]`."""
         source, written, cache = self.begin(token_ids, padding_mask)
-        # A source is the same for all its beams: it is repeated here, once, and the sampler moves the rest about.
+        # The source is the same for all its beams: it is repeated once, and the sampler reorders only the rest.
         source = {name: ops.repeat(value, self.beams, axis=0) for name, value in source.items()}
 
-        def go_on(written, cache, index):
+        def go_on(written: Any, cache: dict[str, Any], index: Any) -> tuple[Any, None, dict[str, Any]]:
             scores, cache = self.next_scores(source, written, cache, index)
             return scores, None, cache
 
-        is_start = ops.cast(ops.zeros_like(written) + ops.arange(self.decoding.max_length + 1) < 1, "bool")
+        is_start = ops.cast(ops.zeros_like(written) + ops.arange(self.decoding.most_tokens + 1) < 1, "bool")
         return self.sampler(
             go_on, written, cache=cache, index=1, mask=is_start, stop_token_ids=[self.tokens.end_id], model=self.step
         )
 
-    def _next_token(self, source, written, cache, index):
+    def _next_token(
+        self, source: dict[str, Any], written: Any, cache: dict[str, Any], index: Any
+    ) -> tuple[Any, dict[str, Any]]:
         scores, cache = self.next_scores(source, written, cache, index)
         token = self.sampler.get_next_token(self.sampler.compute_probabilities(scores))
         written = ops.slice_update(written, (0, index), ops.cast(token, "int32")[:, None])
@@ -124,7 +128,7 @@ class TokenWriter:
     # === Arrays in, ids out ===
 
     def write(self, token_ids: np.ndarray, padding_mask: np.ndarray) -> list[list[int]]:
-        """The written ids of a batch, without what ends them."""
+        """Generate the ids of a batch, without the end token."""
         written = self._write(*(ops.convert_to_tensor(array, "int32") for array in (token_ids, padding_mask)))
         if self.beams == 1 and not isinstance(written, tuple):
             return [self._text(row) for row in ops.convert_to_numpy(written)]
@@ -133,10 +137,10 @@ class TokenWriter:
         return [self._text(row[index]) for row, index in zip(beams, best, strict=True)]
 
     def stream(self, token_ids: np.ndarray, padding_mask: np.ndarray) -> Iterator[int]:
-        """The written ids of one source, one after the other."""
+        """Generate the ids of one source, one after the other."""
         if self.beams > 1:
             raise ValueError(
-                "Beams cannot be streamed: which one is the best is known at the end. Use generate(), or another "
+                "Beams cannot be streamed: the best one is known only at the end. Use generate(), or another "
                 "sampler: 'greedy', 'top_k', 'top_p' or 'random'."
             )
         state = self._begin(*(ops.convert_to_tensor(array, "int32") for array in (token_ids, padding_mask)))
@@ -149,16 +153,16 @@ class TokenWriter:
             yield token
 
     def reseed(self, seed: int | None) -> None:
-        """Begin chance anew, as a sampler with this seed would."""
+        """Reset the random state of the sampler to a seed."""
         for generator in getattr(self.sampler, "_seed_generators", ()):
             generator.state.assign(keras.random.SeedGenerator(seed).state)
 
-    def _text(self, row):
+    def _text(self, row: np.ndarray) -> list[int]:
         return text_ids(row, self.tokens.end_id)
 
 
-def _compiled(function):
-    """A function as one graph for all shapes; on JAX as it is."""
+def _compiled(function: Callable) -> Callable:
+    """Compile a function into one graph for all shapes; on JAX it is unchanged."""
     if keras.backend.backend() != "tensorflow":
         return function
     import tensorflow as tf

@@ -1,9 +1,10 @@
-"""What training a writer needs beside batches: its loss, and the places in a batch that the loss looks at.
+"""The loss of text generation, and changes to its training batches.
 
-Takes batches with a label for each token; gives batches with the labelled places alone, and, on request, with some of
-the target's tokens spoilt. A room of its own because scores over a whole vocabulary are half of a small model's work,
-and the tokens of the source need none.
+`pick_places` keeps only the labelled tokens, because scores over the whole vocabulary are expensive and source tokens
+need none. `spoil_targets` replaces some target tokens in the input.
 """
+
+from typing import Any
 
 import keras
 import numpy as np
@@ -13,35 +14,41 @@ from keras import ops
 
 @keras.saving.register_keras_serializable("keras_bert")
 class NextTokenLoss(keras.losses.Loss):
-    """Cross-entropy of the next token over the whole vocabulary, with label smoothing.
+    """Cross-entropy of the next token over the vocabulary, with label smoothing.
 
-    Takes token ids `[…]` and logits `[…, V]`. With smoothing ε the right token counts 1 − ε and all tokens together ε.
+    Takes token ids `[…]` and logits `[…, V]`. With smoothing ε the right token has weight 1 − ε, all tokens together ε.
 
     Example:
         >>> round(float(NextTokenLoss()(np.array([1]), np.zeros((1, 4)))), 4)  # four tokens, all alike: log 4
         1.3863
     """
 
-    def __init__(self, label_smoothing=0.0, reduction="mean_with_sample_weight", name="next_token_loss", **kwargs):
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "next_token_loss",
+        **kwargs: Any,
+    ):
         super().__init__(reduction=reduction, name=name, **kwargs)
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"label_smoothing={label_smoothing!r}: expected a share from 0 to below 1.")
         self.label_smoothing = label_smoothing
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
         right = ops.take_along_axis(y_pred, ops.cast(y_true, "int32")[..., None], axis=-1)[..., 0]
         wanted = (1 - self.label_smoothing) * right + self.label_smoothing * ops.mean(y_pred, axis=-1)
         return ops.logsumexp(y_pred, axis=-1) - wanted
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
 def place_count(lengths: np.ndarray, batch_size: int) -> int:
-    """How many places a batch should have for its targets: few batches have more.
+    """Choose the number of places for the target tokens of a batch, so that few batches need more.
 
     Args:
-        lengths: The labelled tokens of each row.
+        lengths: The number of labelled tokens of each row.
         batch_size: Rows of a batch.
 
     Example:
@@ -54,17 +61,17 @@ def place_count(lengths: np.ndarray, batch_size: int) -> int:
 
 
 def pick_places(batches: tf.data.Dataset, count: int, *, label: str, output: str) -> tf.data.Dataset:
-    """Batches of `(inputs, labels, weights)` with `target_places [M]` among the inputs, and labels for these alone.
+    """Add the places of labelled tokens to the inputs, as `target_places [M]`, and keep only their labels.
 
     Args:
-        batches: With labels and weights for each token, by the name `label`.
-        count: M. A batch with more places gets a quarter more, and so on, so that few shapes occur.
-        label: What the labels are called.
-        output: What they shall be called.
+        batches: Batches of `(inputs, labels, weights)` with labels and weights for each token.
+        count: M. A batch with more labelled tokens gets a quarter more places, and so on, so that few shapes occur.
+        label: The name of the labels.
+        output: The new name of the labels.
     """
     step = max(1, count // 4)
 
-    def pick(inputs, labels, weights):
+    def pick(inputs: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
         flat = tf.reshape(weights[label], [-1])
         places = tf.cast(tf.where(flat > 0)[:, 0], tf.int32)
         more = tf.maximum(tf.size(places) - count, 0)
@@ -80,21 +87,21 @@ def pick_places(batches: tf.data.Dataset, count: int, *, label: str, output: str
 def spoil_targets(
     batches: tf.data.Dataset, rate: float, *, seed: int, first_step: int, mask_id: int | None, vocabulary_size: int
 ) -> tf.data.Dataset:
-    """Batches in which some tokens of the target, as the model reads them, are others; labels stay as they are.
+    """Replace some target tokens in the inputs of batches. Labels are not changed.
 
-    A model that only ever read right targets does not know what to do after a mistake of its own. What is spoilt is a
-    function of seed and step, so that a resumed run reads what the killed one would have read.
+    A model that was trained only on right targets does not know how to continue after its own mistake. The choice is a
+    function of seed and step, so that a resumed run reads the same batches.
 
     Args:
-        batches: Of `(inputs, labels, weights)`.
-        rate: The share of the target's tokens.
-        seed: Of chance.
+        batches: Batches of `(inputs, labels, weights)`.
+        rate: The share of target tokens to replace.
+        seed: Random seed.
         first_step: The step of the first batch.
-        mask_id: What stands in their place: `[MASK]`; `None` puts tokens by chance.
-        vocabulary_size: How many tokens there are.
+        mask_id: The id of `[MASK]`, which replaces them; `None` uses random tokens.
+        vocabulary_size: The size of the vocabulary.
     """
 
-    def spoil(step, batch):
+    def spoil(step: Any, batch: Any) -> Any:
         inputs, *rest = batch
         ids = inputs["token_ids"]
         keys = [tf.stack([tf.constant(2 * seed + half, tf.int64), step]) for half in (0, 1)]

@@ -1,1 +1,1 @@
-"""Commands to an intent and its slots."""
+"""Intent and slots of commands."""

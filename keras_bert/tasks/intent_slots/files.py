@@ -1,8 +1,7 @@
-"""Folders of `seq.in`, `seq.out` and `label`, JSONL and lists → `CommandRows`: sentences with an intent and slots.
+"""Read commands with intents and slots from folders (`seq.in`, `seq.out`, `label`), JSONL or lists.
 
-Takes paths, or texts with their intents and slots as they are handed to `fit`; gives a sequence of `CommandExample`
-with `.report`. A room beside `tasks/tagging/files.py`, which makes the words and tags of each: here a sentence comes
-from three files at once, or has a label of its own.
+Takes paths, or texts with their intents and slots as `fit` takes them; gives `CommandRows`, a sequence of
+`CommandExample` with `.report`.
 """
 
 import os
@@ -25,7 +24,7 @@ _INTENT = ("intent", "label")
 
 @dataclass(frozen=True)
 class CommandExample(TaggedExample):
-    """The words of a sentence, the tags of its slots, and what is wanted."""
+    """The words of a sentence, the tags of its slots, and its intent."""
 
     intent: str | None = None
 
@@ -42,7 +41,7 @@ class CommandRows(TaggedRows[CommandExample]):
 
     @property
     def intents(self) -> list[str]:
-        """The intents that occur, sorted: what `IntentSlots.from_pretrained(intents=…)` takes."""
+        """The intents that occur, sorted, for `IntentSlots.from_pretrained(intents=…)`."""
         return sorted({example.intent for example in self.examples if example.intent is not None})
 
 
@@ -52,16 +51,16 @@ class CommandRows(TaggedRows[CommandExample]):
 def read_commands(
     path_or_paths: str | os.PathLike | Iterable[str | os.PathLike], *, splitting: str = "words", strict: bool = False
 ) -> CommandRows:
-    """Reads commands with intents and slots, and reports every one that cannot be used.
+    """Read commands with intents and slots, and report every one that cannot be used.
 
-    A folder has three files with a line for each command, as ATIS and SNIPS come: `seq.in` (words), `seq.out` (their
-    tags) and `label` (the intent). A JSONL file has an object a line: `{"text": "wake me at six", "intent":
+    A folder has three files with one line per command, as ATIS and SNIPS: `seq.in` (words), `seq.out` (their
+    tags) and `label` (the intent). A JSONL file has an object per line: `{"text": "wake me at six", "intent":
     "set_alarm", "slots": [{"start": 11, "end": 14, "label": "time"}]}`, or `tokens` with `tags`.
 
     Args:
         path_or_paths: A folder or a JSONL file, or several.
-        splitting: How a text is cut into words (see `split_words`), where slots are given by their places in it.
-        strict: Raises at the first bad row instead of reporting it.
+        splitting: How a text is split into words (see `split_words`) if slots are given by their offsets.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
 
     Example:
         >>> rows = read_commands("snips/train")  # doctest: +SKIP
@@ -81,19 +80,21 @@ def _read_folder(folder: Path) -> Iterator[tuple[int, CommandExample | str]]:
     missing = [name for name in _FILES if not (folder / name).is_file()]
     if missing:
         parts = sorted(entry.name for entry in folder.iterdir() if (entry / _FILES[0]).is_file())
-        hint = f"; it has parts: {', '.join(parts)}. Name one of them" if parts else ""
+        hint = f"; it has the folders {', '.join(parts)}: pass one of them" if parts else ""
         raise FileNotFoundError(f"{folder} has no {', '.join(missing)}; expected {', '.join(_FILES)}{hint}.")
     lines = [_lines(folder / name) for name in _FILES]
     counts = [len(part) for part in lines]
     if len(set(counts)) > 1:
         named = ", ".join(f"{name} {count:,}" for name, count in zip(_FILES, counts, strict=True))
-        raise ValueError(f"{folder}: the files have different numbers of lines ({named}); expected a line a command.")
+        raise ValueError(
+            f"{folder}: the files have different numbers of lines ({named}); expected one line per command."
+        )
     for number, (words, tags, intent) in enumerate(zip(*lines, strict=True), 1):
         yield number, make_command(words.split(), tags.split(), intent, row=number)
 
 
 def _lines(path: Path) -> list[str]:
-    # Undecodable bytes stay as surrogates, which make_example names as invalid UTF-8.
+    # Undecodable bytes become surrogates, which make_example reports as invalid UTF-8.
     text = path.read_text(encoding="utf-8", errors="surrogateescape").removeprefix("\ufeff")
     return text.removesuffix("\n").split("\n")
 
@@ -117,12 +118,12 @@ def _read_json(path: Path, splitting: str) -> Iterator[tuple[int, CommandExample
 
 
 def make_command(text: Any, slots: Any, intent: Any, *, row: int = 0, splitting: str = "words") -> CommandExample | str:
-    """The example of words and tags, or of a text and its slots, with an intent; or the reason why there is none."""
+    """Make an example of words and tags, or of a text and its slots, with an intent; or return what is wrong."""
     intent = intent.strip() if isinstance(intent, str) else intent
     if not isinstance(intent, str) or not intent:
         return "missing intent"
     if isinstance(text, list | tuple) and isinstance(slots, list | tuple) and not slots:
-        slots = ["O"] * len(text)  # words without slots, which is no mistake
+        slots = ["O"] * len(text)  # words without slots
     found = make_example(text, slots, row=row, splitting=splitting)
     if isinstance(found, str):
         return found
@@ -130,13 +131,13 @@ def make_command(text: Any, slots: Any, intent: Any, *, row: int = 0, splitting:
 
 
 def as_commands(x: Any, y: Any = None, *, splitting: str = "words") -> CommandRows:
-    """Commands from texts with intents and slots, from a path, or rows that are read already.
+    """Make rows of commands from texts with intents and slots, or from a path; `CommandRows` stay as they are.
 
     Args:
         x: Texts or lists of words; the path of a folder or JSONL file; `CommandRows` or a list of `CommandExample`;
             `Utterance` of the bundled data.
         y: For each text its intent and slots: `("set_alarm", [(11, 14, "time")])`, or `("set_alarm", ["O", …])`.
-        splitting: How a text is cut into words.
+        splitting: How a text is split into words.
     """
     if isinstance(x, str | os.PathLike):
         return read_commands(x, splitting=splitting)

@@ -1,11 +1,11 @@
-"""Intents and slots, true and predicted → how well commands were understood.
+"""Measure predicted intents and slots.
 
-Takes names and tags, gives a frozen report that prints as a table. A room of its own because a command is understood
-only where its intent and all its slots are right at once: neither a report of classes nor one of entities says that.
+Beside the reports of intents and of slots, it counts the commands whose intent and slots are all right.
 """
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from keras_bert.evaluation.reports import ClassificationReport, classification_report
 from keras_bert.evaluation.tables import noted, score_table
@@ -14,7 +14,7 @@ from keras_bert.tasks.tagging.metrics import EntityReport, count_entities, entit
 
 @dataclass(frozen=True)
 class CommandNumbers:
-    """The three numbers that papers give."""
+    """The three numbers that papers report."""
 
     intent_accuracy: float
     slot_f1: float
@@ -38,10 +38,10 @@ class CommandReport:
 
     @property
     def slot_f1(self) -> float:
-        """Micro F1 over all slots, as wholes."""
+        """Micro F1 over whole slots."""
         return self.slots.f1
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         numbers = {name: getattr(self, name) for name in ("intent_accuracy", "slot_f1")}
         parts = {"intents": self.intents.to_dict(), "slots": self.slots.to_dict()}
@@ -64,7 +64,7 @@ def command_numbers(
     predicted_intents: Sequence[str],
     predicted_tags: Sequence[Sequence[str]],
 ) -> CommandNumbers:
-    """The three numbers, without an extra package; for measuring while a model trains.
+    """Compute the three numbers without an extra package, for measuring during training.
 
     Example:
         >>> command_numbers(["a", "b"], [["B-x"], ["O"]], ["a", "a"], [["B-x"], ["O"]])
@@ -86,13 +86,13 @@ def command_report(
     *,
     notes: Sequence[str] = (),
 ) -> CommandReport:
-    """Measures understood commands.
+    """Measure predicted intents and slots.
 
     Args:
         intents: The true intent of each command.
         tags: The true tags of its words.
-        predicted_intents, predicted_tags: The predicted ones, as many.
-        notes: What else is to be said below the tables.
+        predicted_intents, predicted_tags: The predictions, in the same form.
+        notes: Notes below the tables.
     """
     numbers = command_numbers(intents, tags, predicted_intents, predicted_tags)
     names = sorted({*intents, *predicted_intents})

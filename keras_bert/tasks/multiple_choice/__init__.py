@@ -1,1 +1,1 @@
-"""A context and choices to the right choice."""
+"""Multiple choice."""

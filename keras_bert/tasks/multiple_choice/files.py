@@ -1,7 +1,7 @@
-"""Files or values → contexts with their choices: SWAG's CSV, JSONL, or Python lists.
+"""Read contexts with choices from SWAG's CSV, JSONL or Python lists.
 
-Takes a path or values, gives `ChoiceRows`, a sequence of `ChoiceQuestion` with `.report`. A room of its own because
-each format writes choices in its own way (a column each, a list), and a right choice as a number or as its text.
+Takes a path or values; gives `ChoiceRows`, a sequence of `ChoiceQuestion` with `.report`. Choices may be in one column
+each or in a list, and the right one may be given by its number or by its text.
 """
 
 import os
@@ -19,7 +19,7 @@ _NUMBERED = re.compile(r"(?:ending|choice)[_-]?(\d+)")
 
 @dataclass(frozen=True)
 class ChoiceQuestion:
-    """A context, its choices, and the place of the right one among them, from 0; `None` where it is not known."""
+    """A context, its choices, and the index of the right one, from 0; `None` if it is unknown."""
 
     context: str
     choices: tuple[str, ...]
@@ -50,18 +50,18 @@ def read_choices(
     label: str | None = "label",
     strict: bool = False,
 ) -> ChoiceRows:
-    """Read contexts with choices, and report every row that cannot be one.
+    """Read contexts with choices, and report every row that cannot be used.
 
-    A table has a column for each choice: `ending0`, `ending1` … or `choice0`, `choice1` …; of SWAG's columns `sent1` is
-    the context and `sent2`, the beginning of all endings, stands before each of them (without these two `startphrase`
-    is the context). JSON has a list `choices`. A row may have fewer choices than others: its last cells are empty.
+    A table has a column for each choice: `ending0`, `ending1` … or `choice0`, `choice1` …. In SWAG's files `sent1` is
+    the context, and `sent2`, the beginning of all endings, is put before each of them (without these, `startphrase`
+    is the context). JSON has a list `choices`. If a row has fewer choices than others, its last cells are empty.
 
     Args:
         paths: One file or several: `.csv`, `.tsv`, `.jsonl`, `.json`, each also with `.gz`.
         context: The column of the context; `None` is `context`, or SWAG's.
-        label: The column of the right choice: its number from 0, or its text; `None` reads questions without answers. A
-            table says both in the same way: its labels are numbers where every one of them could be one.
-        strict: Raises at the first bad row instead of reporting it.
+        label: The column of the right choice: its number from 0, or its text; `None` reads questions without answers.
+            In a table, labels are numbers if all of them can be.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
 
     Example:
         >>> rows = read_choices("swag/val.csv")  # doctest: +SKIP
@@ -75,8 +75,8 @@ def read_choices(
     missing = [name for name in wanted if name not in names]
     if missing and names:
         raise ValueError(
-            f"{', '.join(files)} has no column {missing[0]!r}; it has {', '.join(map(repr, sorted(names)))}. Pass "
-            "context= or label= one of these (label=None where there is none)."
+            f"{', '.join(files)} has no column {missing[0]!r}; it has {', '.join(map(repr, sorted(names)))}. Pass one "
+            "of these as context= or label= (label=None if there is none)."
         )
 
     if label is not None:
@@ -94,17 +94,17 @@ def read_choices(
 
 
 def as_choices(x: Any, y: Any = None, **columns: Any) -> ChoiceRows:
-    """Questions from a file, from contexts with lists of choices, or as they are.
+    """Make rows of questions from a file or from contexts with lists of choices; `ChoiceRows` stay as they are.
 
     Args:
         x: A path; `ChoiceRows`; a list of `ChoiceQuestion`, or of `(context, [choice, …])`.
         y: The right choice of each: its number from 0, or its text.
-        columns: For a file: arguments of `read_choices`.
+        columns: Arguments of `read_choices`, for a file.
     """
     if isinstance(x, str | os.PathLike):
         return read_choices(x, **columns)
     if columns:
-        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+        raise ValueError(f"columns={columns} are for files, and x is a {type(x).__name__}; leave them out.")
     if isinstance(x, ChoiceRows):
         return x
     x = list(x)
@@ -121,7 +121,7 @@ def as_choices(x: Any, y: Any = None, **columns: Any) -> ChoiceRows:
             questions.append(_question(item[0], tuple(item[1]), label, row))
         except BadRow as error:
             raise ValueError(f"Question {row} ({item[0][:40]!r}): {error}.") from None
-    nothing = "There are no questions; expected at least one, with its choices."
+    nothing = "There are no questions; expected at least one with its choices."
     return collect_rows(ChoiceRows, questions, nothing=nothing)
 
 
@@ -140,9 +140,9 @@ def _context(cells: Mapping[Any, Any], column: str | None) -> Any:
 
 
 def _settle_labels(records: list[NamedRecord], label: str, context: str | None) -> list[NamedRecord]:
-    """The rows of one file; those of a table, where all is text, with numbers as labels where all are numbers.
+    """The rows of one file; in a table, labels become numbers if all of them can be.
 
-    Choices may be numbers themselves, and a label then the text of one: it is where some label is no choice's number.
+    Choices may be numbers too. Labels are then texts of choices if some label is not the number of a choice.
     """
     if not records or find_format(records[0].path) not in ("csv", "tsv"):
         return records
@@ -164,7 +164,7 @@ def _settle_labels(records: list[NamedRecord], label: str, context: str | None) 
 
 @dataclass(frozen=True)
 class _Label:
-    """A label in both of its meanings: as the number of a choice and as the text of one."""
+    """A label in both meanings: as the number of a choice and as the text of a choice."""
 
     is_numeric: bool
     number: int | None
@@ -189,7 +189,7 @@ def _read_label(cells: Mapping[Any, Any], label: str, context: str | None) -> _L
 
 
 def _choices(cells: Mapping[Any, Any], context: str | None) -> tuple[str, ...]:
-    """The choices of a row; of SWAG's with their beginning."""
+    """The choices of a row; for SWAG with their common beginning."""
     beginning = cells.get("sent2", "") if context is None and "sent1" in cells else ""
     return tuple(f"{beginning} {choice}".strip() for choice in _check_choices(_find_choices(cells)))
 
@@ -197,7 +197,7 @@ def _choices(cells: Mapping[Any, Any], context: str | None) -> tuple[str, ...]:
 def _find_choices(cells: Mapping[Any, Any]) -> list[Any]:
     if "choices" in cells:
         if not isinstance(cells["choices"], list):
-            raise BadRow("choices is no list")
+            raise BadRow("choices is not a list")
         return cells["choices"]
     numbered = {name: _NUMBERED.fullmatch(name) for name in cells if isinstance(name, str)}
     places = sorted((int(match[1]), name) for name, match in numbered.items() if match)
@@ -223,12 +223,12 @@ def _question(context: Any, choices: Sequence[Any], label: Any, row: int) -> Cho
 def _place(label: Any, choices: tuple[str, ...]) -> int:
     if isinstance(label, str) and label in choices:
         if choices.count(label) > 1:
-            raise BadRow("the right choice stands among the choices twice; say its number")
+            raise BadRow("the right choice is among the choices twice; give its number")
         return choices.index(label)
     try:
         number = int(label)
     except (TypeError, ValueError):
         raise BadRow("label is neither a choice nor the number of one") from None
     if isinstance(label, bool) or number != float(label) or not 0 <= number < len(choices):
-        raise BadRow("label is no number of a choice")
+        raise BadRow("label is not the number of a choice")
     return number

@@ -1,12 +1,14 @@
-"""A context and choices → which of them it is: endings of a story, answers of a test (SWAG, RACE, ARC).
+"""Multiple choice: endings of a story, answers of a test (SWAG, RACE, ARC).
 
-`MultipleChoice` reads `[CLS] context [SEP] choice [SEP]` for each choice and gives it one number; the choices of a
-question are compared by softmax, while training too. The model is that of transformers' BertForMultipleChoice. It is a
-task file like every other: the head, the loss, the measure, and what an answer is.
+`MultipleChoice` reads `[CLS] context [SEP] choice [SEP]` for each choice and gives it a score; the scores of a
+question's choices are compared by softmax. The model is that of transformers' BertForMultipleChoice.
 """
 
 import os
 import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -24,29 +26,30 @@ from keras_bert.model.heads import bert_model
 from keras_bert.model.pooling import grouped_model
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.multiple_choice.files import ChoiceRows, as_choices, is_question
-from keras_bert.text.tokenized_texts import tokenize_texts
+from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
+from keras_bert.text.tokenizer import BertTokenizer
 
 _OUTPUT, _CHOICES = "class_logits", "choice_logits"
 _ARCHITECTURE = "BertForMultipleChoice"
-ABSENT = -1e9  # the logit of a choice that is not there; far from every real one, and finite
+ABSENT = -1e9  # the logit of a missing choice: finite, and far below every real one
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class ChoiceLoss(keras.losses.Loss):
     """Cross-entropy over the choices of a question.
 
-    Takes targets `[B, 2]` (the place of the right choice, and how many choices there are) and logits `[B, G, 1]`. The
-    number is in the targets because a loss sees no other input, and a question may have fewer choices than others.
+    Takes targets `[B, 2]` (the index of the right choice, and the number of choices) and logits `[B, G, 1]`. The
+    number of choices is in the targets because a loss has no other input, and questions may have different numbers.
 
     Example:
         >>> round(float(ChoiceLoss()(np.array([[0, 2]]), np.zeros((1, 4, 1)))), 4)  # two choices, both alike: log 2
         0.6931
     """
 
-    def __init__(self, reduction="mean_with_sample_weight", name="choice_loss", **kwargs):
+    def __init__(self, reduction: str = "mean_with_sample_weight", name: str = "choice_loss", **kwargs: Any):
         super().__init__(reduction=reduction, name=name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
         targets = ops.cast(y_true, "int32")
         there = ops.arange(y_pred.shape[1], dtype="int32")[None] < targets[:, 1:]  # [B, G]
         scores = ops.where(there, y_pred[:, :, 0], ABSENT)
@@ -54,12 +57,12 @@ class ChoiceLoss(keras.losses.Loss):
 
 
 class MultipleChoice(Task):
-    """BERT that chooses.
+    """BERT for multiple choice.
 
     Args:
         model: A model with one `class_logits`, from `bert_model(…, "classification", num_classes=1)`.
         tokenizer: Its tokenizer.
-        sequence_length: The most tokens of a context with a choice; of longer ones the context is cut, never a choice.
+        sequence_length: Maximum number of tokens of a context with a choice. A longer context is cut, never a choice.
         fresh_heads: As for `Task`.
 
     Example:
@@ -75,7 +78,14 @@ class MultipleChoice(Task):
     default_metric = "accuracy"
     trains_groups = True
 
-    def __init__(self, model: keras.Model, tokenizer, *, sequence_length: int | None = None, fresh_heads: bool = False):
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: BertTokenizer,
+        *,
+        sequence_length: int | None = None,
+        fresh_heads: bool = False,
+    ):
         super().__init__(model, tokenizer, sequence_length=sequence_length, fresh_heads=fresh_heads)
         classes = model.output[_OUTPUT].shape[-1] if _OUTPUT in model.output else None
         if classes != 1:
@@ -83,19 +93,21 @@ class MultipleChoice(Task):
             raise ValueError(f"The model gives {found}; expected one number: bert_model(…, num_classes=1).")
 
     @classmethod
-    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs) -> "MultipleChoice":
-        """A chooser on pretrained weights; of a BertForMultipleChoice with its trained head.
+    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any) -> "MultipleChoice":
+        """Make a task with pretrained weights; from a BertForMultipleChoice with its trained head.
 
         Args:
-            directory_or_name: A model directory, or a name.
-            seed: Of a new head.
+            directory_or_name: A model directory, or the name of a model.
+            seed: Random seed of the new head.
             kwargs: `sequence_length`.
         """
         directory = find_directory(directory_or_name)
         if open_checkpoint(directory).settings.architecture == _ARCHITECTURE:
             model, tokenizer = load_model(directory, seed=seed)
             if tokenizer is None:
-                raise ValueError(f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's own.")
+                raise ValueError(
+                    f"{directory} has no vocab.txt, so texts cannot be tokenized; add the model's vocabulary."
+                )
             return cls(model, tokenizer, **kwargs)
         encoder, tokenizer = cls.load_parts(directory, seed)
         model = bert_model(None, "classification", num_classes=1, encoder=encoder, seed=seed)
@@ -103,23 +115,25 @@ class MultipleChoice(Task):
 
     # === Answers ===
 
-    def predict(self, context, choices=None, *, batch_size: int = 64) -> list:
-        """The choices with their probabilities, the likeliest first.
+    def predict(self, context: Any, choices: Sequence[str] | None = None, *, batch_size: int = 64) -> list[Any]:
+        """Rank the choices by probability, the most likely first.
 
         Args:
             context: A text; or a list of `(context, [choice, …])`, which gives a list of answers.
-            choices: The choices for one context; their number is free.
-            batch_size: Choices at a time.
+            choices: The choices for one context, any number of them.
+            batch_size: Choices per batch.
 
         Returns:
             For each context a list of `Choice(text, index, probability)`.
         """
         if isinstance(context, str):
             if choices is None or isinstance(choices, str):
-                raise TypeError("There are no choices; expected predict(context, [choice, …]), or a list of such.")
+                raise TypeError(
+                    "There are no choices; expected predict(context, [choice, …]), or a list of (context, [choice, …])."
+                )
             return self.predict([(context, list(choices))], batch_size=batch_size)[0]
         if choices is not None:
-            raise TypeError("Several contexts bring their choices along: predict([(context, [choice, …]), …]).")
+            raise TypeError("choices= is for one context; for several, pass predict([(context, [choice, …]), …]).")
         if is_question(context):
             return self.predict([context], batch_size=batch_size)[0]
         context = list(context)
@@ -138,37 +152,50 @@ class MultipleChoice(Task):
         ]
         return ranked
 
-    def evaluate(self, x, y=None, *, columns: dict | None = None) -> ChoiceReport:
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> ChoiceReport:
         """Measure on questions with right choices, in any form that `fit` takes."""
         data = self.prepare(x, y, **(columns or {}))
         return self.report(self.outputs(data.tokenized), data)
 
-    # === What a task adds ===
+    # === Task definition ===
 
-    def build_model(self, encoder, *, classifier_dropout, seed):
-        options = {"num_classes": 1, "classifier_dropout": classifier_dropout, "encoder": encoder, "seed": seed}
+    def build_model(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
+        options: dict[str, Any] = {
+            "num_classes": 1,
+            "classifier_dropout": classifier_dropout,
+            "encoder": encoder,
+            "seed": seed,
+        }
         return bert_model(None, "classification", **options)
 
-    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
+    def build_training_model(
+        self,
+        encoder: keras.Model,
+        *,
+        classifier_dropout: float | None,
+        seed: int | None,
+        table: np.ndarray | None = None,
+    ) -> keras.Model:
         model = self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         return grouped_model(model, _OUTPUT, self.texts_per_example, name=_CHOICES)
 
-    def group_targets(self, values, data):
-        there = np.arange(data.texts_per_example) < data.labels[:, 1:]
+    def group_targets(self, values: np.ndarray, data: PreparedData) -> np.ndarray:
+        labels: Any = data.labels
+        there = np.arange(data.texts_per_example) < labels[:, 1:]
         return np.where(there, super().group_targets(values, data)[..., 0], ABSENT).astype(np.float32)
 
-    def losses(self):
+    def losses(self) -> dict[str, keras.losses.Loss]:
         return {_CHOICES: ChoiceLoss()}
 
-    def prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x: Any, y: Any, *, class_weight: Any = None, **columns: Any) -> PreparedData:
         if class_weight is not None:
-            raise ValueError("class_weight is for classes; choices have none. Leave it out.")
+            raise ValueError("class_weight is for classes, and choices have none; leave it out.")
         rows = as_choices(x, y, **columns)
         unknown = [question.row for question in rows if question.label is None]
         if unknown:
             raise ValueError(f"Question {unknown[0]} has no right choice; expected one for every question.")
         most = max(len(question.choices) for question in rows)
-        # What fills up a question with fewer choices is an empty text, which the loss does not look at.
+        # A question with fewer choices is filled up with empty texts, which the loss ignores.
         pairs = [
             pair
             for question in rows
@@ -182,44 +209,49 @@ class MultipleChoice(Task):
         owners = np.repeat(np.arange(len(rows)), most)
         return PreparedData(tokenized, labels, None, owners, notes, texts_per_example=most)
 
-    def read(self, pairs, rows: ChoiceRows):
-        tokenized = tokenize_texts(self.tokenizer, *map(list, zip(*pairs, strict=True)))
+    def read(self, pairs: Sequence[tuple[str, str]], rows: ChoiceRows) -> tuple[TokenizedTexts, tuple[str, ...]]:
+        """Tokenize pairs of context and choice, and cut contexts; gives the rows and notes on what was cut."""
+        contexts, choices = zip(*pairs, strict=True)
+        tokenized = tokenize_texts(self.tokenizer, list(contexts), list(choices))
         lengths, room = np.diff(np.asarray(tokenized.second_splits)), self.sequence_length - 3
         if lengths.max() > room:
             raise ValueError(
-                f"The choice {pairs[lengths.argmax()][1][:40]!r} has {lengths.max()} tokens, which is never cut; "
+                f"The choice {choices[int(lengths.argmax())][:40]!r} has {lengths.max()} tokens, and is never cut; "
                 f"sequence_length={self.sequence_length} has room for {room}: use a larger one, or a shorter choice."
             )
         tokenized, cut = tokenized.trimmed_first(self.sequence_length)
         count = sum(len(question.choices) for question in rows)
-        note = f"of {cut:,} of {count:,} choices the context was cut, to {self.sequence_length} tokens together"
+        note = f"the contexts of {cut:,} of {count:,} choices were cut, to {self.sequence_length} tokens together"
         return tokenized, (note,) if cut else ()
 
-    def _scores(self, outputs, data):
-        """The numbers of each question's choices."""
+    def _scores(self, outputs: dict[str, np.ndarray], data: PreparedData) -> list[np.ndarray]:
+        """The scores of each question's choices."""
+        labels: Any = data.labels
         groups = outputs[_OUTPUT].reshape(-1, data.texts_per_example)
-        return [row[:count] for row, count in zip(groups, data.labels[:, 1], strict=True)]
+        return [row[:count] for row, count in zip(groups, labels[:, 1], strict=True)]
 
-    def report(self, outputs, data) -> ChoiceReport:
-        return choice_report(self._scores(outputs, data), data.labels[:, 0], notes=data.notes)
+    def report(self, outputs: dict[str, np.ndarray], data: PreparedData) -> ChoiceReport:
+        """Measure outputs on labelled data."""
+        labels: Any = data.labels
+        return choice_report(self._scores(outputs, data), labels[:, 0], notes=data.notes)
 
-    def score(self, outputs, data, metric):
+    def score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
         if metric != "accuracy":
-            raise ValueError(f"metric={metric!r}: choices are measured by accuracy.")
+            raise ValueError(f"metric={metric!r}: expected 'accuracy' for multiple choice.")
         report = self.report(outputs, data)
         degenerate = all(np.ptp(row) < 1e-4 for row in self._scores(outputs, data))
         return Score(report.accuracy, degenerate, {"val_loss": report.loss})
 
     # === Directories ===
 
-    def add_files(self, directory):
-        # transformers opens it as BertForMultipleChoice by this name.
+    def add_files(self, directory: Path) -> None:
+        # With this name, transformers opens it as BertForMultipleChoice.
         path = directory / "config.json"
         write_json(path, {**read_json(path), "architectures": [_ARCHITECTURE]})
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {}
 
     @classmethod
-    def from_settings(cls, settings, directory):
+    def from_settings(cls, settings: dict[str, Any], directory: Path) -> dict[str, Any]:
         return {name: value for name, value in settings.items() if name != "long_texts"}  # contexts are always cut

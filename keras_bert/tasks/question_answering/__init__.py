@@ -1,1 +1,1 @@
-"""A question and a context to the answer in the context."""
+"""Extractive question answering."""

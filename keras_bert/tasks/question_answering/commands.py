@@ -1,20 +1,23 @@
-"""Questions on the command line: SQuAD's files, and whether some have no answer."""
+"""Question answering on the command line."""
 
+from argparse import Namespace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 from keras_bert.tasks.base.held_out import hold_out_tenth
 from keras_bert.tasks.base.registry import TaskEntry, register_task
 
 
-def read_questions(arguments, path, split, task=None):
-    """Questions with their context and answers."""
+def read_questions(arguments: Namespace, path: str | Path, split: str, task: Any = None) -> Any:
+    """Read questions with their contexts and answers from SQuAD's files."""
     from keras_bert.tasks.question_answering.files import read_squad
 
     return read_squad(path)
 
 
-def make_answerer(arguments, train):
-    """An untrained task; it may give no answer where some questions of the data have none."""
+def make_answerer(arguments: Namespace, train: Any) -> Any:
+    """Make an untrained task; it may give no answer if some questions of the data have none."""
     from keras_bert.tasks.question_answering.task import QuestionAnswerer
 
     unanswerable = any(not question.answers for question in train)
@@ -23,8 +26,8 @@ def make_answerer(arguments, train):
     )
 
 
-def plain_span(answer):
-    """The answer with its place and probability; the score has no scale that others could use."""
+def plain_span(answer: Any) -> dict[str, Any]:
+    """Turn an answer into JSON values: its text, offsets and probability. The score has no comparable scale."""
     numbers = {"start": answer.start, "end": answer.end, "probability": round(answer.probability, 4)}
     return {"text": answer.text, **numbers}
 

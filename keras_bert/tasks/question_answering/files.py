@@ -1,8 +1,7 @@
-"""Files of questions → `Questions`: SQuAD 1.1 and 2.0 JSON, or JSONL, checked entry by entry.
+"""Read questions with contexts and answers from SQuAD 1.1 and 2.0 JSON, or JSONL.
 
-Takes a path, or questions, contexts and answers as Python values; gives a sequence of `Question` with `.report`. A room
-of its own because a data set is a file from elsewhere: what is missing, of the wrong type or at the wrong place is
-named here, before anything trains on it.
+Takes a path, or Python values; gives `Questions`, a sequence of `Question` with `.report`. Every entry is checked:
+missing values, wrong types and wrong offsets are reported.
 """
 
 import gzip
@@ -41,13 +40,13 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def read_squad(paths: str | os.PathLike | Iterable[str | os.PathLike], *, strict: bool = False) -> Questions:
-    """Read questions, and report every entry that cannot be one.
+    """Read questions, and report every entry that cannot be used.
 
     Args:
-        paths: One file or several: SQuAD's `.json`, or `.jsonl` with a question a line, each also with `.gz`. A line
+        paths: One file or several: SQuAD's `.json`, or `.jsonl` with a question per line, each also with `.gz`. A line
             has `question`, `context` and `answers`: a list of `{"text", "answer_start"}`, of strings (which are looked
-            for in the context), or the lists `{"text": […], "answer_start": […]}`; `[]` where there is no answer.
-        strict: Raises at the first bad entry instead of reporting it.
+            for in the context), or the lists `{"text": […], "answer_start": […]}`; `[]` if there is no answer.
+        strict: Whether to raise an error at the first bad entry instead of reporting it.
 
     Example:
         >>> questions = read_squad("dev-v2.0.json")  # doctest: +SKIP
@@ -68,12 +67,12 @@ def _read_file(path: str) -> Iterator[Question | Dropped]:
 
 
 def as_questions(x: Any, y: Any = None) -> Questions:
-    """Questions from a file, from pairs and answers, or as they are.
+    """Make `Questions` from a file or from pairs and answers; `Questions` stay as they are.
 
     Args:
         x: A path (or several), `Questions`, a list of `Question`, or `(question, context)` pairs with `y`.
-        y: The answer to each pair: a string (its first place in the context counts), `(text, start)`, `None` for no
-            answer, or a list of these where several are right.
+        y: The answer to each pair: a string (its first occurrence in the context counts), `(text, start)`, `None` for
+            no answer, or a list of these if several are right.
 
     Example:
         >>> as_questions([("Where?", "In Rome, Rome.")], [("Rome", 9)])[0].answers[0].start
@@ -103,7 +102,7 @@ def as_questions(x: Any, y: Any = None) -> Questions:
 
 
 def as_pairs(question: Any, context: str | None = None) -> tuple[list[tuple[str, str]], bool]:
-    """What `predict` was asked, as pairs, and whether it was one question.
+    """Turn the arguments of `predict` into pairs, and say whether it was one question.
 
     Args:
         question: A question; a pair of question and context; or a list of such pairs.
@@ -118,13 +117,13 @@ def as_pairs(question: Any, context: str | None = None) -> tuple[list[tuple[str,
             raise TypeError("There is no context; expected (question, context), or a list of such pairs.")
         return check_pairs([(question, context)]), True
     if context is not None:
-        raise TypeError("Several questions bring their contexts along: [(question, context), …].")
+        raise TypeError("context= is for one question; for several, pass [(question, context), …].")
     is_one = isinstance(question, tuple) and len(question) == 2 and all(isinstance(part, str) for part in question)
     return check_pairs([question] if is_one else question), is_one
 
 
 def check_pairs(pairs: Iterable) -> list[tuple[str, str]]:
-    """Pairs of question and context; an error names the first that is none.
+    """Check pairs of question and context; the error names the first wrong one.
 
     Example:
         >>> check_pairs([["Where?", "In Rome."]])
@@ -138,13 +137,13 @@ def check_pairs(pairs: Iterable) -> list[tuple[str, str]]:
             )
         for name, text in zip(("question", "context"), pair, strict=True):
             if problem := _text_problem(name, text):
-                raise ValueError(f"Pair {number}: {problem}; expected a question and the text that answers it.")
+                raise ValueError(f"Pair {number}: {problem}; expected a question and its context.")
         checked.append(tuple(pair))
     return checked
 
 
 def _questions(kept: tuple[Question, ...], report: RowReport) -> Questions:
-    """Questions with their own report, which names the file of an entry where there are several."""
+    """Make `Questions` with their report; with several files, it names the file of each dropped entry."""
     dropped = report.dropped
     if len(report.files) > 1:
         dropped = tuple(replace(drop, place=f"{drop.path}: {drop.place}") for drop in dropped)
@@ -156,11 +155,11 @@ def _questions(kept: tuple[Question, ...], report: RowReport) -> Questions:
 
 
 class _BadEntry(Exception):
-    """Why an entry is no question."""
+    """Why an entry is not a question."""
 
 
 def _entries(path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Every entry of a file: where it stands, what it is, and the context it is on, unchecked."""
+    """Every entry of a file: its place, the entry, and its context, unchecked."""
     if os.path.basename(path).lower().removesuffix(".gz").endswith((".jsonl", ".ndjson")):
         for record in read_records(path, format="jsonl"):
             entry = record.cells if record.problem is None else _BadEntry(record.problem)
@@ -169,7 +168,7 @@ def _entries(path: str) -> Iterator[tuple[str, Any, Any]]:
     content = _read_json(path)
     if not isinstance(content, dict) or not isinstance(content.get("data"), list):
         raise ValueError(
-            f'{path} is no SQuAD file: expected {{"data": [{{"paragraphs": […]}}]}}; a question a line is .jsonl.'
+            f'{path} is not a SQuAD file: expected {{"data": [{{"paragraphs": […]}}]}}; a question per line is .jsonl.'
         )
     for number, article in enumerate(content["data"]):
         place = f"data[{number}]"
@@ -181,8 +180,8 @@ def _entries(path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _items(parent: Any, key: str, place: str) -> list[tuple[str, Any]]:
-    """The members of a list in the file; where there is no list, one broken entry that says so."""
-    if isinstance(parent, _BadEntry):  # broken further up
+    """The members of a list in the file; if there is no list, one broken entry that says so."""
+    if isinstance(parent, _BadEntry):  # its parent is broken
         return [(place, parent)]
     if not isinstance(parent, dict) or not isinstance(parent.get(key), list):
         return [(place, _BadEntry(f"no list {key!r}"))]
@@ -195,9 +194,9 @@ def _read_json(path: str) -> Any:
         with opened(path, "rb") as file:
             return json.loads(file.read())
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} is no whole gzip file ({error}); fetch or compress it again.") from error
+        raise ValueError(f"{path} is not a complete gzip file ({error}); download or compress it again.") from error
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is no JSON document ({error}); a question a line is .jsonl.") from None
+        raise ValueError(f"{path} is not a JSON document ({error}); a question per line is .jsonl.") from None
 
 
 # === Entries ===
@@ -243,13 +242,13 @@ def _as_list(answers: Any) -> list[Any]:
     if isinstance(answers, dict) and isinstance(answers.get("text"), list):
         starts = answers.get("answer_start")
         if not isinstance(starts, list) or len(starts) != len(answers["text"]):
-            raise _BadEntry("answers has not as many of 'answer_start' as of 'text'")
+            raise _BadEntry("answers has different numbers of 'answer_start' and 'text'")
         return list(zip(answers["text"], starts, strict=True))
     return answers if isinstance(answers, list) else [answers]
 
 
 def _gold(answer: Any, context: str) -> GoldAnswer:
-    """An answer that stands where it says."""
+    """Check an answer and its start."""
     if isinstance(answer, dict):
         answer = (answer.get("text"), answer.get("answer_start"))
     elif isinstance(answer, GoldAnswer):
@@ -266,8 +265,8 @@ def _gold(answer: Any, context: str) -> GoldAnswer:
         if start < 0:
             raise _BadEntry("answer is not in the context")
     if not isinstance(start, int) or isinstance(start, bool) or start < 0:
-        raise _BadEntry("answer_start is no number of a character, from 0")
+        raise _BadEntry("answer_start is not a character offset from 0")
     if context[start : start + len(text)] != text:
-        elsewhere = "it stands elsewhere in the context" if text in context else "it is not in the context"
+        elsewhere = "it is elsewhere in the context" if text in context else "it is not in the context"
         raise _BadEntry(f"answer is not at answer_start; {elsewhere}")
     return GoldAnswer(text, start)

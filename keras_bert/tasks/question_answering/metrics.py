@@ -1,9 +1,7 @@
-"""Answers and gold answers → exact match and F1, as SQuAD's official script defines them.
+"""Measure answers by exact match and F1, as SQuAD's official script defines them.
 
-Takes answers as text and the gold answers of each question (none: it has no answer), gives a report that prints as a
-table. A room of its own because these numbers are compared all over the world, so each definition stands here by
-itself and is tested on its corner cases. Where the scripts of SQuAD 1.1 and 2.0 differ (answers of which normalization
-leaves nothing), these are 2.0's. Shares, not percent, as in all reports of this library.
+Takes answers as texts and the gold answers of each question (none if it has no answer). For answers that are empty
+after normalization the scripts of SQuAD 1.1 and 2.0 differ; this module follows 2.0. Values are shares, not percent.
 """
 
 import json
@@ -12,13 +10,15 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from keras_bert.evaluation.tables import noted
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
-# Of ASCII alone: the official script keeps „ “ ’ – and 。
+# ASCII only: the official script keeps „ “ ’ – and 。
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -26,7 +26,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lowercase, without ASCII punctuation, then without English articles, white space made single.
+    """Normalize an answer: lowercase, no ASCII punctuation, no English articles, single spaces.
 
     Example:
         >>> normalize_answer(" The U.S.  army! ")
@@ -36,7 +36,7 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(answer: str, gold: Sequence[str]) -> float:
-    """1.0 where the answer is one of the gold answers after normalization; without gold answers, where it is empty.
+    """Return 1.0 if the normalized answer is one of the gold answers; without gold answers, if it is empty.
 
     Example:
         >>> exact_match("the Rhine", ["Rhine", "river Rhine"])
@@ -46,7 +46,7 @@ def exact_match(answer: str, gold: Sequence[str]) -> float:
 
 
 def answer_f1(answer: str, gold: Sequence[str]) -> float:
-    """The F1 over words that answer and gold answer share, at the gold answer where it is highest.
+    """Compute the F1 over shared words; the highest over the gold answers.
 
     Example:
         >>> round(answer_f1("in the river Rhine", ["Rhine", "river Rhine"]), 4)
@@ -56,12 +56,12 @@ def answer_f1(answer: str, gold: Sequence[str]) -> float:
     return max(_word_f1(words, text.split()) for text in _normalized(gold))
 
 
-def _normalized(gold):
-    """Gold answers of which nothing is left do not count; a question without any has the empty one."""
+def _normalized(gold: Sequence[str]) -> list[str]:
+    """Gold answers that are not empty after normalization; a question without any has the empty answer."""
     return [text for text in map(normalize_answer, gold) if text] or [""]
 
 
-def _word_f1(words, gold):
+def _word_f1(words: list[str], gold: list[str]) -> float:
     if not words or not gold:
         return float(words == gold)
     shared = sum((Counter(words) & Counter(gold)).values())
@@ -71,16 +71,16 @@ def _word_f1(words, gold):
 # === Threshold ===
 
 
-def best_threshold(scores, answerable, margins) -> tuple[float, float]:
-    """The threshold for "no answer" that gives the best mean score, and that score.
+def best_threshold(scores: ArrayLike, answerable: ArrayLike, margins: ArrayLike) -> tuple[float, float]:
+    """Find the "no answer" threshold with the best mean score; gives the threshold and the score.
 
     Args:
-        scores: What each question gets if it is answered; one without an answer then gets 0.
+        scores: The score of each question if it is answered; 0 for a question without an answer.
         answerable: Whether each question has an answer.
-        margins: How much better "no answer" is than the answer, of each; over the threshold it is given.
+        margins: For each question, how much better "no answer" is than the answer. Over the threshold it is chosen.
 
     Returns:
-        The threshold, halfway between two margins (1 beyond the last where all is alike), and the mean score.
+        The threshold, halfway between two margins or 1 beyond the outermost, and the mean score.
 
     Example:
         >>> best_threshold([1.0, 0.5, 0.0], [True, True, False], [-3.0, -1.0, 2.0])
@@ -88,9 +88,9 @@ def best_threshold(scores, answerable, margins) -> tuple[float, float]:
     """
     scores, answerable, margins = (np.asarray(values, float) for values in (scores, answerable, margins))
     if not len(margins):
-        raise ValueError("There are no questions to find a threshold on.")
-    gains = scores - (1.0 - answerable)  # what answering adds: "no answer" has a point where there is none
-    values, places = np.unique(margins, return_inverse=True)  # questions with equal margins go together
+        raise ValueError("There are no questions to find a threshold on; expected at least one.")
+    gains = scores - (1.0 - answerable)  # what answering adds: "no answer" scores 1 if there is no answer
+    values, places = np.unique(margins, return_inverse=True)  # equal margins fall on the same side
     totals = np.sum(answerable == 0) + np.cumsum(np.concatenate([[0.0], np.bincount(places, gains)]))
     best = int(totals.argmax())
     padded = np.concatenate([[values[0] - 2.0], values, [values[-1] + 2.0]])
@@ -114,12 +114,12 @@ class AnswerReport:
     """How well questions were answered; prints as a table.
 
     Args:
-        count: How many questions.
+        count: The number of questions.
         exact_match, f1: Over all of them.
-        has_answer, no_answer: Over those that have an answer, and those that have none; `None` where there are none.
-        threshold: The no-answer threshold that was used; `None` where every question was answered.
-        best_exact_match, best_exact_match_threshold, best_f1, best_f1_threshold: What the best threshold for these very
-            questions would give; `None` without margins, or where all questions or none have an answer.
+        has_answer, no_answer: Over those with an answer, and those without; `None` if there are none.
+        threshold: The no-answer threshold that was used; `None` if every question was answered.
+        best_exact_match, best_exact_match_threshold, best_f1, best_f1_threshold: What the best threshold for these
+            questions would give; `None` without margins, or if all questions or none have an answer.
         notes: What was cut or dropped.
     """
 
@@ -135,7 +135,7 @@ class AnswerReport:
     best_f1_threshold: float | None = None
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return json.loads(json.dumps(asdict(self)))
 
@@ -168,10 +168,10 @@ def answer_report(
 
     Args:
         answers: The answer to each question, as if every question had one; `""` for none.
-        gold: The gold answers of each; none where it has no answer.
-        margins: How much better "no answer" is than each answer. With them the best thresholds are found.
-        threshold: Answers whose margin is over it count as "no answer"; `None` takes the answers as they are.
-        notes: For the report.
+        gold: The gold answers of each; none if it has no answer.
+        margins: How much better "no answer" is than each answer; needed to find the best thresholds.
+        threshold: Answers with a larger margin count as "no answer"; `None` uses all answers.
+        notes: Shown in the report.
 
     Example:
         >>> print(answer_report(["the Rhine", "Rome"], [["Rhine"], ["in Rome"]]))
@@ -180,15 +180,15 @@ def answer_report(
     if len(answers) != len(gold) or (margins is not None and len(margins) != len(gold)):
         raise ValueError(f"There are {len(answers):,} answers to {len(gold):,} questions; expected one for each.")
     if not len(gold):
-        raise ValueError("There are no questions to measure on.")
+        raise ValueError("There are no questions to measure on; expected at least one.")
     if threshold is not None and margins is None:
-        raise ValueError(f"threshold={threshold} needs margins to compare with; pass margins=[…].")
+        raise ValueError(f"threshold={threshold} is compared with margins; pass margins=[…].")
     answerable = np.array([len(texts) > 0 for texts in gold])
     given = answers
     if threshold is not None and margins is not None:
         given = ["" if margin > threshold else text for text, margin in zip(answers, margins, strict=True)]
     exact, f1 = _scores(given, gold)
-    best = {}
+    best: dict[str, float] = {}
     if margins is not None and 0 < answerable.sum() < len(gold):
         if_answered = (exact, f1) if threshold is None else _scores(answers, gold)
         for name, scores in zip(("exact_match", "f1"), if_answered, strict=True):
@@ -205,12 +205,13 @@ def answer_report(
     )
 
 
-def _scores(answers, gold):
+def _scores(answers: Sequence[str], gold: Sequence[Sequence[str]]) -> tuple[np.ndarray, np.ndarray]:
     pairs = list(zip(answers, gold, strict=True))
-    return (np.array([measure(*pair) for pair in pairs]) for measure in (exact_match, answer_f1))
+    exact, f1 = (np.array([measure(*pair) for pair in pairs]) for measure in (exact_match, answer_f1))
+    return exact, f1
 
 
-def _part(exact, f1, chosen):
+def _part(exact: np.ndarray, f1: np.ndarray, chosen: np.ndarray) -> PartScores | None:
     if not chosen.any():
         return None
     return PartScores(float(exact[chosen].mean()), float(f1[chosen].mean()), int(chosen.sum()))

@@ -1,7 +1,4 @@
-"""The values that reading questions gives: questions with their right answers, and the report of what was read.
-
-A room of its own because data may come from anywhere, and whoever makes questions needs no file reader.
-"""
+"""Questions with their right answers, and the report of what was read."""
 
 from dataclasses import dataclass
 
@@ -12,20 +9,20 @@ _PLACES_SHOWN = 5
 
 @dataclass(frozen=True)
 class GoldAnswer:
-    """A right answer, and where it begins in the context, in characters."""
+    """A right answer, and its start in the context, in characters."""
 
     text: str
     start: int
 
     @property
     def end(self) -> int:
-        """Where it ends."""
+        """The end in the context."""
         return self.start + len(self.text)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question on a context, with its right answers; none where the context does not answer it (SQuAD 2.0)."""
+    """A question about a context, with its right answers; none if the context has no answer (SQuAD 2.0)."""
 
     question: str
     context: str
@@ -40,7 +37,7 @@ class Question:
 
 @dataclass(frozen=True)
 class QuestionReport(RowReport):
-    """How many questions were read and kept, how many have no answer, and which were dropped for what reason."""
+    """How many questions were read and kept, how many have no answer, and which were dropped and why."""
 
     unanswerable: int = 0
 

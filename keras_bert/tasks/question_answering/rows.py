@@ -1,8 +1,7 @@
-"""Questions and contexts → rows of the model: `[CLS] question [SEP] window [SEP]`, and what to learn of each.
+"""Tokenize questions and contexts into rows `[CLS] question [SEP] window [SEP]` with targets.
 
-Takes a tokenizer and questions, gives `PreparedQuestions`. NumPy alone, for the device reads in the same windows. A
-room of its own because a question has as many rows as its context has windows, and the place of an answer is another in
-each of them.
+Takes a tokenizer and questions; gives `PreparedQuestions`. A question has one row for each window of its context. Only
+NumPy is used, because the device runtime reads the same windows.
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, token
 
 @dataclass(frozen=True, eq=False)
 class TokenizedContext:
-    """A context as ids, and where each of them begins and ends in it, in characters."""
+    """The ids of a context, and the start and end of each token in characters."""
 
     text: str
     ids: np.ndarray
@@ -34,14 +33,14 @@ class PreparedQuestions(PreparedData):
 
     Args:
         passages: The context of each question.
-        gold: The right answers to each, as text; none where it has no answer.
+        gold: The right answers to each question, as texts; none if it has no answer.
     """
 
     passages: tuple[Passage, ...] = ()
     gold: tuple[tuple[str, ...], ...] = ()
 
     def first_rows(self, count: int) -> "PreparedQuestions":
-        """The first questions, whole, with no more than `count` rows, but at least one question."""
+        """The first questions with at most `count` rows; at least one question."""
         ends = np.cumsum(np.bincount(self.owners))
         questions = max(1, int(np.searchsorted(ends, count, side="right")))
         return replace(self.slice_examples(0, questions), weights=None)
@@ -64,9 +63,9 @@ def prepare_questions(
     max_question_length: int,
     max_answer_length: int,
 ) -> PreparedQuestions:
-    """Rows and targets of questions; what was cut, and what cannot be learned as it is, is in the notes.
+    """Make the rows and targets of questions. Notes say what was cut and what cannot be learned.
 
-    The first right answer of a question is learned. Where no window has it whole, its rows get the weight 0, because
+    The first right answer of a question is the target. If no window has all of it, its rows get the weight 0, because
     "the answer is not here" would be wrong for some of them.
 
     Args:
@@ -74,10 +73,10 @@ def prepare_questions(
         questions: The questions.
         sequence_length, stride: As for `make_rows`.
         max_question_length: Longer questions are cut.
-        max_answer_length: The most tokens of an answer that will be given; longer ones are counted.
+        max_answer_length: Maximum number of tokens of an answer; notes count longer ones.
     """
     asked = tokenize_texts(tokenizer, [question.question for question in questions])
-    asked, number_cut = asked.trimmed(max_question_length + 2)  # beside [CLS] and [SEP]
+    asked, number_cut = asked.trimmed(max_question_length + 2)  # with [CLS] and [SEP]
     contexts = tokenize_contexts(tokenizer, [question.context for question in questions])
     rows, owners, passages = make_rows(asked, contexts, sequence_length=sequence_length, stride=stride)
     targets, weights, counts = [], [], {"inside": 0, "nowhere": 0, "long": 0}
@@ -96,7 +95,7 @@ def prepare_questions(
         f"questions were cut to {max_question_length} tokens": number_cut,
         "answers begin or end inside a word piece, and the whole piece is learned": counts["inside"],
         f"answers have more than max_answer_length={max_answer_length} tokens, so they cannot be given": counts["long"],
-        "answers are whole in no window, and are not learned": counts["nowhere"],
+        "answers do not fit into any window, and are not learned": counts["nowhere"],
     }
     return PreparedQuestions(
         rows,
@@ -112,7 +111,7 @@ def prepare_questions(
 def tokenize_contexts(
     tokenizer: FlatTokenizer, contexts: Sequence[str], *, batch: int = 1024
 ) -> list[TokenizedContext]:
-    """Contexts with the offsets of their tokens; one that several questions share is tokenized once."""
+    """Tokenize contexts with offsets; a context that several questions share is tokenized once."""
     different = list(dict.fromkeys(contexts))
     tokenized = {}
     for start in range(0, len(different), batch):
@@ -130,13 +129,13 @@ def tokenize_contexts(
 def make_rows(
     questions: TokenizedTexts, contexts: Sequence[TokenizedContext], *, sequence_length: int, stride: int
 ) -> tuple[TokenizedTexts, np.ndarray, tuple[Passage, ...]]:
-    """Every window of every context behind its question, the question that each row is of, and the passages.
+    """Make a row for every window of every context; gives the rows, the question of each row, and the passages.
 
     Args:
         questions: The questions, short enough to leave room for a context.
         contexts: The context of each.
-        sequence_length: The most tokens of a row.
-        stride: How many tokens further the next window begins.
+        sequence_length: Maximum number of tokens of a row.
+        stride: The distance between the starts of two windows, in tokens.
 
     Example:
         >>> questions = TokenizedTexts(np.array([9], np.int32), np.array([0, 1]))
@@ -160,7 +159,7 @@ def make_rows(
     return rows, np.array(owners, np.int64), tuple(passages)
 
 
-def _flat(parts):
+def _flat(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     lengths = np.array([len(part) for part in parts], np.int64)
     ids = np.concatenate([np.zeros(0, np.int32), *parts]).astype(np.int32)
     return ids, np.concatenate([[0], np.cumsum(lengths)])
@@ -170,7 +169,7 @@ def _flat(parts):
 
 
 def find_tokens(passage: Passage, start: int, end: int) -> tuple[int, int] | None:
-    """The first and the last token that have a part of the characters `start` to `end`; `None` where none has.
+    """Find the first and the last token that overlap the characters `start` to `end`; `None` if there is none.
 
     Example:
         >>> passage = Passage("in Rome", np.array([0, 3]), np.array([2, 7]), np.array([[0, 2]]), first=3)
@@ -183,13 +182,15 @@ def find_tokens(passage: Passage, start: int, end: int) -> tuple[int, int] | Non
 
 
 def is_inside_pieces(passage: Passage, tokens: tuple[int, int], start: int, end: int) -> bool:
-    """Whether the characters begin or end within a token, so that the tokens say more than they do."""
+    """Whether the characters begin or end inside a token, so that the tokens cover more than the characters."""
     return bool(passage.starts[tokens[0]] < start or passage.ends[tokens[1]] > end)
 
 
 def window_targets(passage: Passage, tokens: tuple[int, int] | None) -> np.ndarray:
-    """What each row of a passage has to learn, `[windows, 4]`: first and last place of the answer, and where the
-    context begins and ends in the row. An answer that is not whole in a window, or none, is [CLS]: 0 and 0.
+    """Make the targets of the rows of a passage, `[windows, 4]`.
+
+    They are the first and last token of the answer, and the begin and end of the context in the row. If the window does
+    not have the whole answer, or there is none, the answer is [CLS]: 0 and 0.
 
     Example:
         >>> ends = np.arange(1, 6)

@@ -1,1 +1,1 @@
-"""Texts with two marked entities to the relation between them."""
+"""Relation classification: the relation between two marked entities of a text."""

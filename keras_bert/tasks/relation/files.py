@@ -1,7 +1,7 @@
-"""SemEval's and TACRED's files, tables and lists → `RelationRows`: marked texts with relations, and what was dropped.
+"""Read marked texts with relations from SemEval's and TACRED's files, tables and lists.
 
-Takes paths, or texts and labels as they are handed to `fit`; gives a sequence of `RelationExample` with `.report`. A
-room beside `data/labelled_texts.py`, because a text here has two places in it, which may be wrong in ways of their own.
+Takes paths, or texts and labels as `fit` takes them; gives `RelationRows`, a sequence of `RelationExample` with
+`.report`.
 """
 
 import os
@@ -21,7 +21,7 @@ Columns = Mapping[str, Column | None]
 _NUMBERED = re.compile(r"\s*(\d+)\s+(.*\S)\s*")
 _QUOTED = re.compile('"(.*)"')
 _TACRED_ENDS = ("subj_start", "subj_end", "obj_start", "obj_end")
-# TACRED writes brackets as treebanks do, and no model has seen them so.
+# TACRED writes brackets as treebanks do; models were pretrained with plain ones.
 _BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}"}
 
 # === Values ===
@@ -48,17 +48,17 @@ class RelationRows(Rows[RelationExample]):
 
     @property
     def texts(self) -> list[MarkedText]:
-        """The text of every row: what `predict` takes."""
+        """The text of every row, as `predict` takes it."""
         return [example.text for example in self.examples]
 
     @property
     def labels(self) -> list[str | None]:
-        """The label of every row; None where there is none."""
+        """The label of every row; `None` if there is none."""
         return [example.label for example in self.examples]
 
     @property
     def label_names(self) -> list[str]:
-        """The relations that occur, sorted: what `RelationClassifier.from_pretrained(labels=…)` takes."""
+        """The relations that occur, sorted, for `RelationClassifier.from_pretrained(labels=…)`."""
         return sorted({label for label in self.labels if label is not None})
 
 
@@ -77,24 +77,24 @@ def read_relations(
     allowed_labels: Collection[str] | None = None,
     strict: bool = False,
 ) -> RelationRows:
-    """Reads marked texts with relations, and reports every row that cannot be used.
+    """Read marked texts with relations, and report every row that cannot be used.
 
-    SemEval-2010's files have a number and a quoted text, in the next line the relation and in another a comment;
-    without relations these may come from a file of keys. TSV, CSV and JSONL have a row a text: the text with `<e1>` and
-    `<e2>` around the entities, or a plain text and two more columns with the places, `4 9` (in JSON `[4, 9]`). TACRED's
-    JSON has words (`token`), the first and the last of both entities (`subj_start`, `subj_end`, `obj_start`, `obj_end`)
-    and a `relation`: the subject is the first entity, and spaces stand between the words.
+    SemEval-2010's files have a number and a quoted text, then the relation on the next line, then a comment; the
+    relations may also come from a file of keys. TSV, CSV and JSONL have one text per row: with `<e1>` and `<e2>` around
+    the entities, or a plain text and two more columns with the offsets, `4 9` (in JSON `[4, 9]`). TACRED's JSON has
+    words (`token`), the first and last word of both entities (`subj_start`, `subj_end`, `obj_start`, `obj_end`) and a
+    `relation`: the subject is the first entity, and the words are joined by spaces.
 
     Args:
         path_or_paths: One file or several: SemEval's `.txt`, `.tsv`, `.csv`, `.jsonl`, `.json`, gzipped or not.
         text: The column of the text: its name in the header (or its key), or its number from 0.
-        label: The column of the relation; None reads texts without.
-        first, second: The columns of the places, where the file has them.
-        keys: For SemEval's files without relations: a file with a number and a relation a line.
-        format: `"semeval"`, `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; None goes by the ending, and a `.txt` file whose
+        label: The column of the relation; `None` reads texts without relations.
+        first, second: The columns of the offsets, if the file has them.
+        keys: For SemEval's files without relations: a file with a number and a relation per line.
+        format: `"semeval"`, `"tsv"`, `"csv"`, `"jsonl"` or `"json"`; `None` decides by the ending. A `.txt` file whose
             first line is a number and a quoted text is SemEval's.
-        allowed_labels: The relations that may occur; a row with another is dropped and named.
-        strict: Raises at the first bad row instead of reporting it.
+        allowed_labels: The relations that may occur; a row with another one is dropped and reported.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
 
     Example:
         >>> rows = read_relations("TRAIN_FILE.TXT")  # doctest: +SKIP
@@ -133,7 +133,7 @@ def _is_semeval(path: str, format: str | None) -> bool:
 def _semeval(
     path: str, keys: Mapping[int, str] | None, *, has_labels: bool
 ) -> Iterator[tuple[int, RelationExample | str]]:
-    """A block a text: its number and itself in quotes, its relation, a comment."""
+    """Read blocks of a number and a quoted text, a relation, and a comment."""
     blocks: list[tuple[int, int, str, list[str]]] = []  # line, number, sentence, relations
     for record in read_records(path, format="tsv"):
         if record.cells is None:
@@ -158,7 +158,7 @@ def _semeval(
 
 
 def _sentence(record: Record) -> tuple[int, str] | None:
-    """The number and the text of a line that begins a block."""
+    """The number and the text of a line that starts a block."""
     number, *rest = record.cells or [""]
     quoted = _QUOTED.fullmatch("\t".join(rest).strip())
     return (int(number), quoted.group(1)) if quoted and re.fullmatch("[0-9]+", number.strip()) else None
@@ -170,7 +170,7 @@ def _read_keys(path: str | os.PathLike) -> dict[int, str]:
         found = None if record.cells is None else _NUMBERED.fullmatch("\t".join(record.cells))
         if found is None or int(found.group(1)) in keys:
             problem = "no number and relation" if found is None else f"number {found.group(1)} once more"
-            raise ValueError(f"{path}, line {record.line}: {problem}; expected a line for each text, '8001\\tOther'.")
+            raise ValueError(f"{path}, line {record.line}: {problem}; expected one line per text, '8001\\tOther'.")
         keys[int(found.group(1))] = found.group(2)
     return keys
 
@@ -187,7 +187,7 @@ def _table(path: str, format: str | None, columns: Columns) -> Iterator[tuple[in
 
 
 def _locate(header: Record | None, columns: Columns, path: str) -> Columns:
-    """The columns as numbers; those of the places may be missing."""
+    """The columns as numbers; those of the offsets may be missing."""
     if header is None or header.cells is None:
         raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
     names = [str(name).strip() for name in header.cells]
@@ -195,7 +195,7 @@ def _locate(header: Record | None, columns: Columns, path: str) -> Columns:
         name = columns[key]
         if isinstance(name, str) and names.count(name) != 1:
             raise ValueError(
-                f"{path} has {names.count(name) or 'no'} columns named {name!r}; its first line reads {names}. Pass "
+                f"{path} has {names.count(name) or 'no'} columns named {name!r}; its first line is {names}. Pass "
                 f"{key}= one of these, or numbers from 0 for a file without a header."
             )
     numbers = {name: index for index, name in enumerate(names)}
@@ -242,7 +242,7 @@ def _labelled(marked: MarkedText | str, label: Any, line: int, *, has_label: boo
 
 
 def _cell(cells: Any, column: Column | None) -> Any:
-    """The value in a column, or None."""
+    """The value in a column, or `None`."""
     if isinstance(cells, dict):
         return cells.get(column)
     return cells[column] if isinstance(column, int) and column < len(cells) else None
@@ -252,12 +252,12 @@ def _cell(cells: Any, column: Column | None) -> Any:
 
 
 def as_relation_rows(x: Any, y: Any = None, **columns: Any) -> RelationRows:
-    """Examples from marked texts and relations, from a file, or rows that are read already.
+    """Make rows from marked texts and relations, or from a file; `RelationRows` stay as they are.
 
     Args:
         x: Marked texts in any form of `as_marked`; the path of a file; `RelationRows`, or a list of `RelationExample`.
         y: The relation of each text.
-        columns: For a file: arguments of `read_relations`.
+        columns: Arguments of `read_relations`, for a file.
 
     Example:
         >>> as_relation_rows([("a lid of a jar", (2, 5), (11, 14))], ["part"])[0].label
@@ -266,11 +266,11 @@ def as_relation_rows(x: Any, y: Any = None, **columns: Any) -> RelationRows:
     if isinstance(x, os.PathLike) or (isinstance(x, str) and isinstance(parse_tags(x), str)):
         return read_relations(x, **columns)
     if columns:
-        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+        raise ValueError(f"columns={columns} are for files, and x is a {type(x).__name__}; leave them out.")
     if isinstance(x, RelationRows):
         return x
     if is_marked_form(x):
-        raise TypeError(f"There is one text, {str(x)[:40]!r}; expected a list of them, or the path of a file.")
+        raise TypeError(f"x is one text, {str(x)[:40]!r}; expected a list of texts, or the path of a file.")
     x = list(x)
     if x and all(isinstance(item, RelationExample) for item in x):
         return collect_rows(RelationRows, x)
@@ -283,7 +283,7 @@ def as_relation_rows(x: Any, y: Any = None, **columns: Any) -> RelationRows:
 
 
 def marked_or_error(item: Any, number: int) -> MarkedText:
-    """A marked text, or an error that says which one is wrong and how.
+    """Return a marked text, or raise an error that says what is wrong.
 
     Example:
         >>> marked_or_error("<e1>a</e1> <e2>b</e2>", 1).text

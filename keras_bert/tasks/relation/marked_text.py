@@ -1,8 +1,7 @@
-"""A text with two marked entities: the value, and the forms in which people write it.
+"""A text with two marked entities, and the forms in which it can be written.
 
-Takes a text with tags (`The <e1>child</e1> lay in the <e2>cradle</e2>.`), or a text and two places in it; gives a
-`MarkedText`, or the reason why there is none. A room of its own because files, lists and `predict` take the same forms
-and must refuse the same things: a tag that is missing, entities that overlap, are empty, or lie outside of the text.
+Takes a text with tags (`The <e1>child</e1> lay in the <e2>cradle</e2>.`), or a text and two pairs of offsets; gives a
+`MarkedText`, or what is wrong with it as a text.
 """
 
 import re
@@ -20,11 +19,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class MarkedText:
-    """A text and the places of two entities in it, of which either may come first.
+    """A text and the offsets of two entities, in any order.
 
     Args:
         text: The text, without tags.
-        first: Where the first entity (`e1`) begins and ends: `text[start:end]`.
+        first: The start and end of the first entity (`e1`): `text[start:end]`.
         second: The same for the second (`e2`).
 
     Example:
@@ -52,12 +51,12 @@ class MarkedText:
 
     @property
     def second_leads(self) -> bool:
-        """Whether the second entity stands before the first."""
+        """Whether the second entity comes before the first in the text."""
         return self.second < self.first
 
     @property
     def pieces(self) -> tuple[str, str, str, str, str]:
-        """What stands before, the entity on the left, what stands between, the one on the right, what stands behind."""
+        """The five parts of the text: before, the left entity, between, the right entity, after."""
         (a, b), (c, d) = sorted((self.first, self.second))
         text = self.text
         return text[:a], text[a:b], text[b:c], text[c:d], text[d:]
@@ -74,7 +73,7 @@ class MarkedText:
 
 
 def find_fault(text: Any, first: Any, second: Any) -> str | None:
-    """Why these are no two entities of a text; `None` where they are.
+    """Say what is wrong with two entities of a text; `None` if nothing is.
 
     Example:
         >>> find_fault("a cat", (2, 5), (4, 5))
@@ -103,11 +102,11 @@ def find_fault(text: Any, first: Any, second: Any) -> str | None:
 
 
 def as_marked(item: Any) -> MarkedText | str:
-    """A marked text in whichever form; or, as a string, the reason why it is none.
+    """Turn any accepted form into a marked text; or return, as a string, what is wrong.
 
     Args:
         item: A `MarkedText`; a string with tags; or `(text, first, second)`, where an entity is `(start, end)`, a
-            dictionary or an object with `start` and `end`, such as an `Entity` that a tagger found.
+            dictionary or an object with `start` and `end`, such as an `Entity` from a tagger.
 
     Example:
         >>> as_marked(("a cat sat", (2, 5), (6, 9))).entities, as_marked("a <e1>cat</e1> sat")
@@ -123,7 +122,7 @@ def as_marked(item: Any) -> MarkedText | str:
 
 
 def is_marked_form(item: Any) -> bool:
-    """Whether this is one text in a form that `as_marked` takes, and not a list of several.
+    """Whether this is one text in a form that `as_marked` takes, and not a list of texts.
 
     Example:
         >>> is_marked_form(("a cat sat", (2, 5), (6, 9))), is_marked_form(["<e1>a</e1>", "b", "c"])
@@ -135,7 +134,7 @@ def is_marked_form(item: Any) -> bool:
 
 
 def make_marked(text: Any, first: Any, second: Any) -> MarkedText | str:
-    """A marked text from a text and two places, or the reason why there is none.
+    """Make a marked text from a text and two pairs of offsets, or return what is wrong.
 
     Example:
         >>> make_marked("a cat sat", "2 5", {"start": 6, "end": 9}).entities
@@ -146,7 +145,7 @@ def make_marked(text: Any, first: Any, second: Any) -> MarkedText | str:
 
 
 def parse_tags(text: str) -> MarkedText | str:
-    """A marked text from a text with tags, or the reason why there is none; space next to a tag is outside.
+    """Make a marked text from a text with tags, or return what is wrong. Spaces next to a tag are not part of it.
 
     Example:
         >>> parse_tags("The <e2>cradle</e2> held a <e1> child </e1>.").entities
@@ -165,15 +164,15 @@ def parse_tags(text: str) -> MarkedText | str:
     return make_marked(plain, *(_tight(plain, places[tag], places[f"</{tag[1:]}"]) for tag in _TAGS[::2]))
 
 
-def _tight(text, start, end):
+def _tight(text: str, start: int, end: int) -> Span:
     part = text[start:end]
     if not part.strip():
         return start, end
     return start + len(part) - len(part.lstrip()), end - len(part) + len(part.rstrip())
 
 
-def _span(value):
-    """The place of an entity, in whichever form; what is none stays as it is, for the fault to be named."""
+def _span(value: Any) -> Any:
+    """The offsets of an entity in any form; other values stay as they are, and `find_fault` names them."""
     if isinstance(value, str):
         numbers = _TWO_NUMBERS.fullmatch(value.strip())
         return tuple(map(int, numbers.groups())) if numbers else value

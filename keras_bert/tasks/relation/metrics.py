@@ -1,15 +1,15 @@
-"""Relations and predicted relations → F1 as SemEval-2010 task 8 counts it, whole and by relation.
+"""Measure predicted relations by the F1 of SemEval-2010 task 8, in total and by relation.
 
-Takes labels such as `Cause-Effect(e1,e2)`, gives a frozen report that prints as a table. A room of its own because a
-relation is counted over both of its directions, one found in the wrong direction is wrong, and a class that stands for
-"none of these" (`Other`) has no F1 of its own. Labels without a direction are relations by themselves. The numbers are
-those of the task's official scorer.
+Takes labels such as `Cause-Effect(e1,e2)`. As in the task's official scorer, both directions of a relation count as one
+class, the wrong direction is an error, and the negative class (`Other`) has no F1. A label without a direction is a
+relation by itself.
 """
 
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from keras_bert.evaluation.reports import ClassScores, Scores
 from keras_bert.evaluation.tables import listed, noted, score_table
@@ -24,21 +24,21 @@ class RelationReport:
     """How well relations were found; prints as a table."""
 
     count: int
-    accuracy: float  # direction and the negative label included
+    accuracy: float  # with the direction and the negative label
     macro: Scores  # over the relations that occur in the labels
     micro: Scores
     weighted: Scores
     classes: tuple[ClassScores, ...]  # without the negative one
-    wrong_direction: int  # the right relation the wrong way round
+    wrong_direction: int  # the right relation in the wrong direction
     negative_label: str | None = None
     notes: tuple[str, ...] = ()
 
     @property
     def macro_f1(self) -> float:
-        """The mean F1 of the relations: the official score."""
+        """The mean F1 over relations: the official score."""
         return self.macro.f1
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return {**json.loads(json.dumps(asdict(self))), "macro_f1": self.macro_f1}
 
@@ -52,7 +52,7 @@ class RelationReport:
 
 
 def relation_of(label: str) -> str:
-    """The relation that a label names, without its direction.
+    """The relation of a label, without its direction.
 
     Example:
         >>> relation_of("Cause-Effect(e2,e1)"), relation_of("born in")
@@ -64,13 +64,13 @@ def relation_of(label: str) -> str:
 def relation_report(
     labels: Sequence[str], predictions: Sequence[str], *, negative_label: str | None = NEGATIVE
 ) -> RelationReport:
-    """Measures predicted relations.
+    """Measure predicted relations.
 
     Args:
         labels: The true relations.
-        predictions: The predicted ones, as many.
-        negative_label: The label of texts with none of the relations, which is left out of the averages; None counts
-            every label. One that does not occur changes nothing.
+        predictions: The predicted relations.
+        negative_label: The label of texts without a relation, which is left out of the averages; `None` counts
+            every label.
 
     Example:
         >>> report = relation_report(["A(e1,e2)", "A(e1,e2)", "Other"], ["A(e1,e2)", "A(e2,e1)", "Other"])
@@ -80,7 +80,7 @@ def relation_report(
     labels, predictions = list(map(str, labels)), list(map(str, predictions))
     if len(labels) != len(predictions) or not labels:
         raise ValueError(
-            f"there are {len(labels)} labels and {len(predictions)} predictions; both must be as many, and not none."
+            f"There are {len(labels)} labels and {len(predictions)} predictions; expected as many, and at least one."
         )
     true, found = ([relation_of(label) for label in part] for part in (labels, predictions))
     right = [a == b for a, b in zip(labels, predictions, strict=True)]
@@ -101,23 +101,23 @@ def relation_report(
     )
 
 
-def _scores_of(relation, true, found, right):
+def _scores_of(relation: str, true: list[str], found: list[str], right: list[bool]) -> ClassScores:
     both = sum(same for label, same in zip(true, right, strict=True) if label == relation)
     return ClassScores(*_rates(both, found.count(relation), true.count(relation)), relation, true.count(relation))
 
 
-def _micro(true, found, right, negative_label):
+def _micro(true: list[str], found: list[str], right: list[bool], negative_label: str | None) -> Scores:
     both = sum(same for label, same in zip(true, right, strict=True) if label != negative_label)
     predicted, support = (sum(label != negative_label for label in part) for part in (found, true))
     return Scores(*_rates(both, predicted, support))
 
 
-def _rates(both, predicted, support):
-    """Precision, recall and F1; what has no meaning is 0."""
+def _rates(both: int, predicted: int, support: int) -> tuple[float, float, float]:
+    """Precision, recall and F1; 0 if undefined."""
     return both / max(1, predicted), both / max(1, support), 2 * both / max(1, predicted + support)
 
 
-def _mean(classes, weights):
+def _mean(classes: Sequence[ClassScores], weights: Sequence[int]) -> Scores:
     total = max(1, sum(weights))
     parts = (
         sum(weight * getattr(scores, name) for scores, weight in zip(classes, weights, strict=True)) / total
@@ -126,13 +126,13 @@ def _mean(classes, weights):
     return Scores(*parts)
 
 
-def _notes(classes, total, found):
+def _notes(classes: Sequence[ClassScores], total: int, found: list[str]) -> tuple[str, ...]:
     notes = []
     if not total:
         notes.append("there is no relation in the labels: F1 is undefined and given as 0")
     unseen = [scores.name for scores in classes if not scores.support]
     if unseen and total:
-        notes.append(f"predicted, and not in the labels, left out of macro: {listed(unseen)}")
+        notes.append(f"predicted but not in the labels, left out of macro: {listed(unseen)}")
     if len(set(found)) == 1:
         notes.append(f"all predictions are {found[0]!r}")
     return tuple(notes)

@@ -1,31 +1,32 @@
-"""Texts with two marked entities → rows of tokens with a marker before and behind each entity.
+"""Tokenize texts with a marker token before and after each of two entities.
 
-Takes a tokenizer and `MarkedText`s, gives `TokenizedTexts`. A room of its own because here alone is known which tokens
-are markers, and what a row loses when the text is too long: both entities with their markers stay, the text around them
-gives way.
+Takes a tokenizer and `MarkedText`s; gives `TokenizedTexts`. If a text is too long, the text around the entities is cut;
+both entities and their markers stay.
 """
 
 import re
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from keras_bert.tasks.relation.marked_text import MarkedText
-from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
+from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, tokenize_texts
+from keras_bert.text.tokenizer import BertTokenizer
 
 Markers = tuple[str, str, str, str]
 
 _UNUSED: Markers = ("[unused1]", "[unused2]", "[unused3]", "[unused4]")
-# Where a vocabulary has no unused tokens, signs that texts seldom have; the rarest first.
+# Rare characters, the rarest first, for vocabularies without unused tokens.
 _SIGNS = tuple("¤§¶†‡~^|@#$*+=<>")
 SPECIAL_TOKENS = 6  # [CLS], [SEP] and four markers
 
 
-def choose_markers(tokenizer) -> Markers:
-    """Four tokens to put before and behind the first entity, before and behind the second.
+def choose_markers(tokenizer: BertTokenizer) -> Markers:
+    """Choose four marker tokens: before and after the first entity, before and after the second.
 
-    Unused tokens of the vocabulary where it has four; else signs, which are then no longer themselves in a text.
+    Unused tokens of the vocabulary if it has four; otherwise rare characters, which then are unknown in texts.
 
     Example:
         >>> choose_markers(BertTokenizer(["[UNK]", "$", "#", "a", "§", "~"]))
@@ -40,7 +41,7 @@ def choose_markers(tokenizer) -> Markers:
     if len(found) < 4:
         raise ValueError(
             f"The vocabulary has {len(unused)} unused tokens ([unused1] …) and {len(found)} of the signs "
-            f"{' '.join(_SIGNS)}; expected four of one kind, to mark entities with. Take another model, or add "
+            f"{' '.join(_SIGNS)}; expected four of one kind to mark entities. Use another model, or add "
             "[unused1] to [unused4] to its vocabulary before it is pretrained."
         )
     first, second, third, fourth = found[:4]
@@ -48,15 +49,15 @@ def choose_markers(tokenizer) -> Markers:
 
 
 def pack_marked(
-    tokenizer, texts: Sequence[MarkedText], markers: Sequence[str], *, sequence_length: int
+    tokenizer: FlatTokenizer, texts: Sequence[MarkedText], markers: Sequence[str], *, sequence_length: int
 ) -> tuple[TokenizedTexts, tuple[str, ...]]:
-    """Texts as rows of at most `sequence_length` tokens, and what was cut, in words.
+    """Tokenize texts into rows of at most `sequence_length` tokens; gives the rows and notes on what was cut.
 
     Args:
-        tokenizer: A `BertTokenizer`. It reads each part of a text by itself, so that no token lies across a marker.
+        tokenizer: A `BertTokenizer`. Each part of a text is tokenized by itself, so that no token crosses a marker.
         texts: The texts.
-        markers: From `choose_markers`. In a text, such a token becomes the unknown one: in a row each stands once.
-        sequence_length: The most tokens of a row, special ones included.
+        markers: From `choose_markers`. The same tokens in a text become unknown, so that each marker occurs once.
+        sequence_length: Maximum number of tokens of a row, including special ones.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b", "§", "~", "#", "$"])
@@ -68,7 +69,7 @@ def pack_marked(
     room = sequence_length - SPECIAL_TOKENS
     if room < 2:
         raise ValueError(
-            f"sequence_length={sequence_length} has no room for two entities beside {SPECIAL_TOKENS} special tokens; "
+            f"sequence_length={sequence_length} has no room for two entities and {SPECIAL_TOKENS} special tokens; "
             f"use {SPECIAL_TOKENS + 2} or more."
         )
     ids = np.array([[tokenizer.token_to_id(marker)] for marker in markers], np.int32)  # [4, 1]
@@ -86,24 +87,24 @@ def pack_marked(
         lengths.append(sum(map(len, row)))
         parts += row
     splits = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
     notes = []
     if cut:
         notes.append(f"{cut:,} of {len(texts):,} texts were cut to {sequence_length} tokens around their entities")
     if apart:
         notes.append(
             f"{apart:,} of {len(texts):,} texts have entities that are too long or too far apart for {sequence_length} "
-            "tokens: the middle between them was left out"
+            "tokens: the middle between them was removed"
         )
     return TokenizedTexts(np.concatenate(parts), splits, **special), tuple(notes)
 
 
-def _fit(pieces, room):
-    """What fits: the entities first, then what stands between them, then as much of both sides."""
+def _fit(pieces: Sequence[np.ndarray], room: int) -> Sequence[np.ndarray]:
+    """Cut five pieces to a length: the entities have priority, then the text between them, then both sides."""
     before, left, between, right, after = pieces
     if sum(map(len, pieces)) <= room:
         return pieces
-    left = left[: max(room - len(right), room - room // 2)]  # cut where the entities alone are too long
+    left = left[: max(room - len(right), room - room // 2)]  # cut if the entities themselves are too long
     right = right[: room - len(left)]
     room -= len(left) + len(right)
     if len(between) > room:

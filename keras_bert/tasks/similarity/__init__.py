@@ -1,1 +1,1 @@
-"""Texts to vectors whose cosine says how similar they are."""
+"""Sentence embeddings: vectors whose cosine is the similarity of texts."""

@@ -1,16 +1,20 @@
-"""Similarity on the command line: pairs of sentences and their scores, vectors and cosines."""
+"""Sentence embeddings on the command line."""
+
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
 
 from keras_bert.tasks.base.held_out import hold_out_tenth
 from keras_bert.tasks.base.registry import TaskEntry, register_task
 from keras_bert.tasks.base.task_flags import GLUE, LABEL, PAIR, TEXT, TaskFlag, read_columns, read_labelled
 
 SCORE_RANGE = TaskFlag(
-    "--score-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="the scale of the scores, such as 0 5"
+    "--score-range", type=float, nargs=2, metavar=("LOW", "HIGH"), help="lowest and highest score, such as 0 5"
 )
 
 
-def read_sentence_groups(arguments, path, split, task=None):
-    """Pairs or triplets of sentences."""
+def read_sentence_groups(arguments: Namespace, path: str | Path, split: str, task: Any = None) -> Any:
+    """Read pairs or triplets of sentences."""
     from keras_bert.tasks.similarity.files import as_sentence_groups, read_sentences
 
     if arguments.glue:
@@ -18,8 +22,8 @@ def read_sentence_groups(arguments, path, split, task=None):
     return read_sentences(path, **read_columns(arguments, "text", "pair", "label"))
 
 
-def make_embedder(arguments, train):
-    """An embedder that knows the scale of the scores."""
+def make_embedder(arguments: Namespace, train: Any) -> Any:
+    """Make an embedder with the scale of the scores."""
     from keras_bert.tasks.similarity.task import SentenceEmbedder
 
     scale = arguments.score_range
@@ -29,8 +33,8 @@ def make_embedder(arguments, train):
     return SentenceEmbedder.from_pretrained(arguments.model, **options)
 
 
-def embed(task, texts):
-    """The vectors of texts, or the cosines of pairs."""
+def embed(task: Any, texts: list[Any]) -> list[Any]:
+    """Compute the vectors of texts, or the cosines of pairs."""
     import numpy as np
 
     if isinstance(texts[0], str):
@@ -40,13 +44,13 @@ def embed(task, texts):
     return [float(cosine) for cosine in np.sum(first * second, axis=1) / lengths]
 
 
-def plain_vector(answer):
-    """A vector as a list, a cosine as it is."""
+def plain_vector(answer: Any) -> Any:
+    """Turn an answer into JSON values: a list for a vector, a number for a cosine."""
     return round(answer, 6) if isinstance(answer, float) else [round(float(number), 6) for number in answer]
 
 
-def vector_words(answer):
-    """A cosine, or the beginning of a vector."""
+def vector_words(answer: Any) -> str:
+    """Format an answer: a cosine, or the beginning of a vector."""
     if isinstance(answer, float):
         return f"{answer:.3f}"
     return f"{' '.join(f'{number:.3f}' for number in answer[:4])} … ({len(answer)} numbers)"

@@ -1,8 +1,7 @@
-"""Files or values → pairs and triplets of sentences: what a sentence embedder learns from and is measured on.
+"""Read pairs and triplets of sentences.
 
 Takes a path, `TextRows`, a dataset or Python lists; gives `SentenceGroups`, all of one kind: pairs with scores, pairs
-that belong together, or triplets of an anchor, a text that belongs to it and one that does not. Which kind it is
-decides how to train and what to measure.
+that belong together, or triplets of an anchor, a positive and a negative. The kind decides the loss and the metric.
 """
 
 import math
@@ -23,7 +22,7 @@ _OPTIONAL = {"label": ("label", "score"), "negative": ("negative",)}
 
 @dataclass(frozen=True)
 class SentenceGroup:
-    """Texts that are compared: two, or three with a hard negative; and how similar the two are, where that is known."""
+    """Texts that are compared: two, or three with a hard negative; and the score of a pair, if it is known."""
 
     texts: tuple[str, ...]
     score: float | None = None
@@ -47,7 +46,7 @@ class SentenceGroups(Rows[SentenceGroup]):
 
     @property
     def has_scores(self) -> bool:
-        """Whether pairs have scores; without them the texts of a pair belong together."""
+        """Whether pairs have scores; without scores, the texts of a pair belong together."""
         return self.groups[0].score is not None
 
     @property
@@ -67,7 +66,7 @@ class SentenceGroups(Rows[SentenceGroup]):
 
     @property
     def text_numbers(self) -> np.ndarray:
-        """A number for each text, `[n, G]`, the same wherever the text is the same."""
+        """A number for each text, `[n, G]`; equal texts have equal numbers."""
         numbers: dict[str, int] = {}
         found = [numbers.setdefault(text.strip(), len(numbers)) for text in self.texts]
         return np.array(found, np.int32).reshape(-1, self.texts_per_example)
@@ -82,16 +81,16 @@ def read_sentences(
     negative: Column | bool | None = None,
     strict: bool = False,
 ) -> SentenceGroups:
-    """Read pairs or triplets of sentences, and report every row that cannot be one.
+    """Read pairs or triplets of sentences, and report every row that cannot be used.
 
     Args:
         paths: One file or several: `.tsv`, `.csv`, `.jsonl`, `.json`, each also with `.gz`.
         text: The column of the first sentence: its name, or its number from 0 in a table without a header.
-        pair: The column of the sentence that is compared with it.
-        label: The column of the score; `None` takes `label` or `score` where the file has it, `False` none.
-        negative: The column of a sentence that does not belong to the first; `None` takes `negative` where the file has
-            it, `False` none.
-        strict: Raises at the first bad row instead of reporting it.
+        pair: The column of the second sentence.
+        label: The column of the score; `None` uses `label` or `score` if the file has it, `False` reads no score.
+        negative: The column of a sentence that does not belong to the first; `None` uses `negative` if the file has
+            it, `False` reads none.
+        strict: Whether to raise an error at the first bad row instead of reporting it.
 
     Example:
         >>> groups = read_sentences("dev.tsv", text="sentence1", pair="sentence2")  # doctest: +SKIP
@@ -111,7 +110,7 @@ def read_sentences(
         role, column = next(iter(missing.items()))
         raise ValueError(
             f"{', '.join(files)} has no column {column!r}; it has {', '.join(map(repr, sorted(found, key=str)))}. Pass "
-            f"{role}= one of these."
+            f"one of these as {role}=."
         )
 
     def make(cells: dict[Any, Any], line: int) -> SentenceGroup:
@@ -126,13 +125,13 @@ def read_sentences(
 
 
 def as_sentence_groups(x: Any, y: Any = None, **columns: Any) -> SentenceGroups:
-    """Groups from a file, from pairs or triplets with or without scores, or as they are.
+    """Make groups from a file, or from pairs or triplets; `SentenceGroups` stay as they are.
 
     Args:
         x: A path; `SentenceGroups`; `TextRows` with pairs, whose labels are the scores; a dataset of `((text, pair),
             score)`; or a list of pairs or triplets of strings.
         y: The scores of pairs.
-        columns: For a file: arguments of `read_sentences`.
+        columns: Arguments of `read_sentences`, for a file.
 
     Example:
         >>> as_sentence_groups([("a cat", "a kitten", "a car")]).texts_per_example
@@ -141,10 +140,10 @@ def as_sentence_groups(x: Any, y: Any = None, **columns: Any) -> SentenceGroups:
     if isinstance(x, str | os.PathLike):
         return read_sentences(x, **columns)
     if columns:
-        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+        raise ValueError(f"columns={columns} are for files, and x is a {type(x).__name__}; leave them out.")
     if isinstance(x, SentenceGroups):
         return x
-    if not isinstance(x, list | tuple | TextRows):  # a dataset, or what else texts come in
+    if not isinstance(x, list | tuple | TextRows):  # a dataset, or another form of texts
         from keras_bert.data.inputs import as_rows
 
         x, y = as_rows(x, y), None
@@ -169,8 +168,8 @@ def _from_rows(rows: TextRows) -> SentenceGroups:
 def _group(item: Any, score: Any, row: int) -> SentenceGroup:
     if not isinstance(item, list | tuple) or len(item) not in (2, 3) or not all(isinstance(part, str) for part in item):
         raise TypeError(
-            f"Example {row} is {str(item)[:60]!r}; expected a pair of strings, or a triplet with a negative. For texts "
-            "alone, pass each as the pair of itself, (text, text): dropout then makes the difference (SimCSE)."
+            f"Example {row} is {str(item)[:60]!r}; expected a pair of strings, or a triplet with a negative. For "
+            "single texts, pass each twice, (text, text): dropout then makes them different (SimCSE)."
         )
     try:
         texts = tuple(check_text(f"text {place}", text) for place, text in enumerate(item, 1))
@@ -200,7 +199,7 @@ def _of_one_kind(groups: SentenceGroups) -> SentenceGroups:
             f"Row {first.row} is {_kind(first)} and row {other.row} is {_kind(other)}; expected all of one kind."
         )
     if kinds == {(3, True)}:
-        raise ValueError("Triplets have scores, and nothing says what a score is of; leave out scores or negatives.")
+        raise ValueError("Triplets have scores, but a score needs a pair; leave out the scores or the negatives.")
     return groups
 
 

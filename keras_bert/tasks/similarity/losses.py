@@ -1,9 +1,10 @@
-"""What a sentence embedder learns from: scores of pairs, or pairs that belong together.
+"""Losses of sentence embeddings: for pairs with scores, and for pairs that belong together.
 
-Two Keras losses over `pair_embeddings [B, G, H]`, the vectors of the G texts of each example. A room of its own because
-a contrastive loss sees the whole batch: every other example's texts are what a text must be told apart from, so it has
-to know which of them are not there (weight 0) and which are the same text twice.
+Both are losses over `pair_embeddings [B, G, H]`, the vectors of the G texts of each example. The contrastive loss uses
+the whole batch: the texts of other examples are negatives, unless they have weight 0 or are the same text.
 """
+
+from typing import Any
 
 import keras
 from keras import ops
@@ -11,13 +12,13 @@ from keras import ops
 _EXCLUDED = -1e9
 
 
-def _unit(vectors):
+def _unit(vectors: Any) -> Any:
     return vectors * ops.rsqrt(ops.sum(vectors * vectors, axis=-1, keepdims=True) + 1e-12)
 
 
 @keras.saving.register_keras_serializable("keras_bert")
 class CosineScoreLoss(keras.losses.Loss):
-    """The squared difference of a pair's cosine from its score.
+    """Squared difference of a pair's cosine and its score.
 
     Takes scores `[B]` and vectors `[B, 2, H]`.
 
@@ -26,10 +27,10 @@ class CosineScoreLoss(keras.losses.Loss):
         0.25
     """
 
-    def __init__(self, reduction="mean_with_sample_weight", name="cosine_score_loss", **kwargs):
+    def __init__(self, reduction: str = "mean_with_sample_weight", name: str = "cosine_score_loss", **kwargs: Any):
         super().__init__(reduction=reduction, name=name, **kwargs)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
         unit = _unit(y_pred)
         return ops.square(ops.sum(unit[:, 0] * unit[:, 1], axis=-1) - ops.reshape(y_true, (-1,)))
 
@@ -38,14 +39,14 @@ class CosineScoreLoss(keras.losses.Loss):
 class ContrastiveLoss(keras.losses.Loss):
     """Cross-entropy of finding the second text of a pair among those of the whole batch (van den Oord et al. 2018).
 
-    Takes vectors `[B, G, H]`: an anchor, the text that belongs to it, and with G = 3 one that seems to and does not (a
-    hard negative); and, as targets `[B, G]`, a number for each text, the same for the same text. A text is no negative
-    for an anchor if it is the anchor's own, belongs to another example with the same anchor, or is the anchor itself.
-    Examples of weight 0 are no negatives either.
+    Takes vectors `[B, G, H]`: an anchor, a positive, and with G = 3 a hard negative; and, as targets `[B, G]`, a number
+    for each text, where equal texts have equal numbers. A text is not a negative for an anchor if it is the anchor's
+    positive, belongs to another example with the same anchor, or is the anchor itself. Examples of weight 0 are not
+    negatives either.
 
     Args:
-        temperature: What cosines are divided by: the smaller, the more the nearest negatives count.
-        symmetric: Whether anchors are found among the anchors as well, by the texts that belong to them.
+        temperature: Cosines are divided by it: the smaller, the more the nearest negatives count.
+        symmetric: Whether the loss also finds the anchors by their positives.
 
     Example:
         >>> vectors = np.array([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])
@@ -55,25 +56,25 @@ class ContrastiveLoss(keras.losses.Loss):
 
     def __init__(
         self,
-        temperature=0.05,
-        symmetric=False,
-        reduction="mean_with_sample_weight",
-        name="contrastive_loss",
-        **kwargs,
+        temperature: float = 0.05,
+        symmetric: bool = False,
+        reduction: str = "mean_with_sample_weight",
+        name: str = "contrastive_loss",
+        **kwargs: Any,
     ):
         super().__init__(reduction=reduction, name=name, **kwargs)
         if not temperature > 0:
-            raise ValueError(f"temperature={temperature!r}: expected a number over 0, such as 0.05.")
+            raise ValueError(f"temperature={temperature!r}: expected a number above 0, such as 0.05.")
         self.temperature, self.symmetric = temperature, symmetric
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        # The weights say who is there, and `call` does not see them: what is not there gets the number −1.
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        # `call` does not see the weights, so examples of weight 0 get the number −1.
         if sample_weight is not None:
             here = ops.reshape(ops.convert_to_tensor(sample_weight, "float32") > 0, (-1, 1))
             y_true = ops.where(here, ops.convert_to_tensor(y_true, "float32"), -1.0)
         return super().__call__(y_true, y_pred, sample_weight)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Any, y_pred: Any) -> Any:
         unit = _unit(y_pred)
         anchors, positives = (unit[:, 0], y_true[:, 0]), (unit[:, 1], y_true[:, 1])
         negatives = [(unit[:, place], y_true[:, place]) for place in range(2, y_pred.shape[1])]
@@ -83,10 +84,10 @@ class ContrastiveLoss(keras.losses.Loss):
             return loss
         return 0.5 * (loss + self._find(positives, anchors, [], same_anchor))
 
-    def _find(self, queries, targets, negatives, together):
-        """Minus the log-probability of each query's own target among all targets and negatives of the batch.
+    def _find(self, queries: Any, targets: Any, negatives: Any, together: Any) -> Any:
+        """Negative log-probability of each query's target among all targets and negatives of the batch.
 
-        Each is a pair of vectors and numbers; `together [B, B]` says which examples' targets are right for a query.
+        Each argument is a pair of vectors and numbers; `together [B, B]` says which targets are right for a query.
         """
         place = ops.arange(ops.shape(queries[0])[0])
         own, scores = _same(place, place), []
@@ -98,12 +99,12 @@ class ContrastiveLoss(keras.losses.Loss):
         right = ops.sum(queries[0] * targets[0], axis=-1) / self.temperature
         return ops.logsumexp(ops.concatenate(scores, axis=1), axis=1) - right
 
-    def _score(self, queries, candidates):
+    def _score(self, queries: Any, candidates: Any) -> Any:
         return ops.matmul(queries[0], ops.transpose(candidates[0])) / self.temperature  # [B, B]
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "temperature": self.temperature, "symmetric": self.symmetric}
 
 
-def _same(first, second):
+def _same(first: Any, second: Any) -> Any:
     return first[:, None] == second[None, :]

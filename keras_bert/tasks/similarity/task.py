@@ -1,14 +1,16 @@
-"""Texts → vectors whose cosine says how similar they are: semantic search, duplicates, clusters.
+"""Sentence embeddings for semantic search, duplicates and clusters.
 
-`SentenceEmbedder` takes a pretrained encoder and pools its states; a model that sentence-transformers saved is read
-with its pooling, and gives the same vectors. It trains on pairs with scores, or on pairs and triplets that belong
-together. It is a task file like every other: the output, the loss, the measure, and what an answer is.
+`SentenceEmbedder` pools the states of an encoder into one vector for each text; the cosine of two vectors is the
+similarity of the texts. A sentence-transformers model is read with its pooling and gives the same vectors. Training
+data are pairs with scores, or pairs and triplets that belong together.
 """
 
 import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -21,29 +23,34 @@ from keras_bert.checkpoint.sentence_transformers import read_sentence_modules, w
 from keras_bert.decoding.labels import mean_by_owner
 from keras_bert.decoding.similarity import Hit, cosine_matrix, normalize_vectors, search_vectors
 from keras_bert.evaluation.ranking import RetrievalReport, retrieval_report
-from keras_bert.evaluation.reports import regression_report
+from keras_bert.evaluation.reports import RegressionReport, regression_report
 from keras_bert.finetuning.best_weights import Score
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.pooling import grouped_model
 from keras_bert.tasks.base.task import Task, is_pair_of_xy
-from keras_bert.tasks.similarity.files import as_sentence_groups
+from keras_bert.tasks.similarity.files import SentenceGroups, as_sentence_groups
 from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
 from keras_bert.tasks.similarity.pooling import OUTPUT, check_pooling, embedding_model
+from keras_bert.text.tokenizer import BertTokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 _PAIRS = "pair_embeddings"
 _METRICS = {True: ("spearman", "pearson"), False: ("accuracy@1", "mrr")}  # with scores, and without
 
 
 class SentenceEmbedder(Task):
-    """BERT that gives one vector for a text.
+    """BERT that gives one vector for each text.
 
     Args:
         model: A model with `sentence_embedding`, from `embedding_model`.
         tokenizer: Its tokenizer.
         pooling: `"mean"` of the tokens' states, `"cls"` or `"pooler"`.
         normalize: Whether vectors have length 1.
-        score_range: The scores that mean "nothing in common" and "the same", such as `(0, 5)`; they are learned as
-            cosines of 0 and 1, and with a negative lower end of −1 and 1. `None` takes scores from −1 to 1 as they are.
-        kwargs: As for `Task`: `sequence_length`, `long_texts` (a text in windows has the mean of their vectors).
+        score_range: The lowest and the highest score, such as `(0, 5)`; they are learned as
+            cosines of 0 and 1, or of −1 and 1 if the lowest is negative. `None` uses scores from −1 to 1 as they are.
+        kwargs: As for `Task`: `sequence_length`, `long_texts` (a text in windows has the mean of its windows' vectors).
 
     Example:
         ```python
@@ -60,12 +67,12 @@ class SentenceEmbedder(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer,
+        tokenizer: BertTokenizer,
         *,
         pooling: str = "mean",
         normalize: bool = True,
         score_range: Sequence[float] | None = None,
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(model, tokenizer, **kwargs)
         if OUTPUT not in model.output:
@@ -85,16 +92,16 @@ class SentenceEmbedder(Task):
         normalize: bool | None = None,
         sequence_length: int | None = None,
         seed: int = 0,
-        **kwargs,
+        **kwargs: Any,
     ) -> "SentenceEmbedder":
-        """An embedder on pretrained weights.
+        """Make an embedder with pretrained weights.
 
         Args:
-            directory_or_name: A model directory, or a name; of a sentence-transformers one the settings are read.
-            pooling: `None` is what the directory says, or `"mean"`.
-            normalize: `None` is what the directory says, or `True`.
-            sequence_length: `None` is what the directory says, or all that the model has up to 512.
-            seed: Of dropout in training.
+            directory_or_name: A model directory, or a name; sentence-transformers settings are read.
+            pooling: `None` is the directory's setting, or `"mean"`.
+            normalize: `None` is the directory's setting, or `True`.
+            sequence_length: `None` is the directory's setting, or the model's maximum up to 512.
+            seed: Random seed of dropout in training.
             kwargs: `score_range`, `long_texts`.
         """
         said = read_sentence_modules(find_directory(directory_or_name), pooling=pooling)
@@ -109,30 +116,30 @@ class SentenceEmbedder(Task):
 
     def fit(
         self,
-        x,
-        y=None,
+        x: Any,
+        y: Any = None,
         *,
-        validation_data=None,
+        validation_data: Any = None,
         loss: str = "auto",
         temperature: float = 0.05,
         symmetric: bool = False,
         metric: str | None = None,
         columns: dict | None = None,
-        **options,
-    ):
-        """Fine-tune on pairs or triplets of texts. Beside what is said here, as `Task.fit`.
+        **options: Any,
+    ) -> FinetuneReport | keras.callbacks.History:
+        """Fine-tune on pairs or triplets of texts. Other arguments are those of `Task.fit`.
 
         Args:
             x: Pairs of texts; triplets (a text, one that belongs to it, one that does not); `TextRows` with pairs; the
                 path of a file, see `read_sentences`.
-            y: The scores of pairs; without them the texts of a pair belong together, and to no other pair's.
+            y: The scores of pairs; without scores, the texts of a pair belong together, and not to other pairs.
             validation_data: The same, as `(x, y)` or as one value; it may be of the other kind.
-            loss: `"cosine"` learns scores, `"contrastive"` what belongs together; `"auto"` goes by the data.
-            temperature: Of the contrastive loss: what cosines are divided by.
-            symmetric: Whether the contrastive loss also looks from the second text for the first.
-            metric: `"spearman"` or `"pearson"` where the data to measure on has scores, else `"accuracy@1"` or `"mrr"`;
-                `None` takes the first of these.
-            columns: For files: arguments of `read_sentences`, e.g. `{"text": "sentence1", "pair": "sentence2"}`.
+            loss: `"cosine"` learns scores, `"contrastive"` what belongs together; `"auto"` decides by the data.
+            temperature: For the contrastive loss: cosines are divided by it.
+            symmetric: Whether the contrastive loss also finds the first text by the second.
+            metric: `"spearman"` or `"pearson"` if the data to measure on has scores, else `"accuracy@1"` or `"mrr"`;
+                `None` is the first of these.
+            columns: Arguments of `read_sentences`, for a file, e.g. `{"text": "sentence1", "pair": "sentence2"}`.
             options: `recipe`, `directory`, `verbose`, and changes of the recipe, e.g. `learning_rate=5e-5`.
         """
         train = as_sentence_groups(x, y, **(columns or {}))
@@ -145,14 +152,14 @@ class SentenceEmbedder(Task):
         self._pair_loss = self._choose_loss(loss, train, temperature, symmetric)
         return super().fit(train, validation_data=validation_data, metric=metric, **options)
 
-    def _choose_loss(self, loss, train, temperature, symmetric):
+    def _choose_loss(self, loss: str, train: SentenceGroups, temperature: float, symmetric: bool) -> keras.losses.Loss:
         if loss not in ("auto", "cosine", "contrastive"):
             raise ValueError(f"loss={loss!r}: expected 'auto', 'cosine' or 'contrastive'.")
         if loss == "cosine" and not train.has_scores:
-            raise ValueError("loss='cosine' learns scores, and the examples have none; pass y, or loss='contrastive'.")
+            raise ValueError("loss='cosine' needs scores, and the examples have none; pass y, or loss='contrastive'.")
         if loss == "contrastive" and train.has_scores:
             raise ValueError(
-                "loss='contrastive' learns from pairs that belong together, and these have scores; leave out scores "
+                "loss='contrastive' needs pairs that belong together, and these have scores; leave out the scores "
                 "(columns={'label': False} for a file) and the pairs that do not belong together, or use loss='cosine'."
             )
         if train.has_scores:
@@ -162,8 +169,8 @@ class SentenceEmbedder(Task):
 
     # === Answers ===
 
-    def predict(self, texts, *, batch_size: int = 64) -> np.ndarray:
-        """The vectors of texts, float32 `[n, H]`; one string gives one vector, `[H]`."""
+    def predict(self, texts: Any, *, batch_size: int = 64) -> np.ndarray:
+        """Compute the vectors of texts, float32 `[n, H]`; one string gives one vector, `[H]`."""
         if isinstance(texts, str):
             return self.predict([texts], batch_size=batch_size)[0]
         texts = list(texts)
@@ -174,8 +181,8 @@ class SentenceEmbedder(Task):
             warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
         return self._by_text(self.outputs(tokenized, batch_size=batch_size)[OUTPUT], owners)
 
-    def similarity(self, first, second, *, batch_size: int = 64) -> np.ndarray:
-        """The cosine of each text with each other, `[n, m]`; vectors from `predict` will do as well.
+    def similarity(self, first: Any, second: Any, *, batch_size: int = 64) -> np.ndarray:
+        """Compute the cosines of two lists of texts, `[n, m]`; vectors from `predict` are accepted too.
 
         Example:
             ```python
@@ -184,14 +191,14 @@ class SentenceEmbedder(Task):
         """
         return cosine_matrix(*(self._vectors(given, batch_size) for given in (first, second)))
 
-    def search(self, queries, collection, *, top: int = 5, batch_size: int = 64):
-        """The texts of a collection that are nearest to each query, the nearest first.
+    def search(self, queries: Any, collection: Any, *, top: int = 5, batch_size: int = 64) -> Any:
+        """Find the texts of a collection that are nearest to each query, the nearest first.
 
         Args:
             queries: Texts, or their vectors. One string gives one list.
-            collection: Texts; or their vectors from `predict`, made once and kept, and hits then have no text.
-            top: How many to give for each query.
-            batch_size: Texts at a time.
+            collection: Texts; or their vectors from `predict`, in which case hits have no text.
+            top: The number of hits for each query.
+            batch_size: Texts per batch.
 
         Returns:
             For each query a list of `Hit(index, score, text)`.
@@ -204,55 +211,62 @@ class SentenceEmbedder(Task):
         hits: list[list[Hit]] = search_vectors(*given, top=top, texts=texts)
         return hits
 
-    def evaluate(self, x, y=None, *, columns: dict | None = None):
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> RegressionReport | RetrievalReport:
         """Measure on pairs or triplets, in any form that `fit` takes.
 
         Returns:
-            Of pairs with scores a `RegressionReport` (Spearman and Pearson of the cosine); else a `RetrievalReport`.
+            For pairs with scores a `RegressionReport` (Spearman and Pearson of the cosine); else a `RetrievalReport`.
         """
         data = self.prepare(x, y, **(columns or {}))
         report = self.report(self.outputs(data.tokenized), data)
         return replace(report, notes=(*report.notes, *data.notes))
 
-    def _vectors(self, given, batch_size):
+    def _vectors(self, given: Any, batch_size: int) -> np.ndarray:
         if isinstance(given, np.ndarray) and given.dtype.kind == "f":
             return given
         return self.predict([given] if isinstance(given, str) else given, batch_size=batch_size)
 
-    def _by_text(self, vectors, owners):
-        """A text in windows has the mean of their vectors."""
+    def _by_text(self, vectors: np.ndarray, owners: np.ndarray) -> np.ndarray:
+        """The vector of each text; for a text in windows the mean of its windows' vectors."""
         pooled = mean_by_owner(vectors, owners)
         return normalize_vectors(pooled) if self.normalize and len(pooled) < len(vectors) else pooled
 
-    # === What a task adds ===
+    # === Task definition ===
 
-    def build_model(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
         return embedding_model(encoder, pooling=self.pooling, normalize=self.normalize)
 
-    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
+    def build_training_model(
+        self,
+        encoder: keras.Model,
+        *,
+        classifier_dropout: float | None,
+        seed: int | None,
+        table: np.ndarray | None = None,
+    ) -> keras.Model:
         model = self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         return grouped_model(model, OUTPUT, self.texts_per_example, name=_PAIRS)
 
-    def losses(self):
+    def losses(self) -> dict[str, keras.losses.Loss]:
         return {_PAIRS: self._pair_loss}
 
-    def begin_fit(self, train, validation, metric):
+    def begin_fit(self, train: PreparedData, validation: PreparedData | None, metric: str) -> None:
         super().begin_fit(train, validation, metric)
         if isinstance(self._pair_loss, CosineScoreLoss) != _has_scores(train):
             self._pair_loss = CosineScoreLoss() if _has_scores(train) else ContrastiveLoss()
 
-    def metric_for(self, data):
+    def metric_for(self, data: PreparedData) -> str:
         return _METRICS[_has_scores(data)][0]
 
-    def prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x: Any, y: Any, *, class_weight: Any = None, **columns: Any) -> PreparedData:
         if class_weight is not None:
-            raise ValueError("class_weight is for classes; pairs of texts have none. Leave it out.")
+            raise ValueError("class_weight is for classes, and pairs of texts have none; leave it out.")
         groups = as_sentence_groups(x, y, **columns)
         tokenized, owners, notes = self.tokenize(groups.texts)
         if len(owners) != len(groups.texts):
             raise ValueError(
-                f"{len(owners) - len(groups.texts):,} windows more than texts: training and measuring take a text as "
-                "one row. Use long_texts='cut' for them; predict() reads windows."
+                f"There are {len(owners) - len(groups.texts):,} more windows than texts: training and measuring need "
+                "one row per text. Use long_texts='cut'; only predict() reads windows."
             )
         if groups.report.dropped:
             notes = (str(groups.report), *notes)
@@ -261,8 +275,8 @@ class SentenceEmbedder(Task):
         owners = np.repeat(np.arange(len(groups)), group)
         return PreparedData(tokenized, labels, None, owners, notes, texts_per_example=group)
 
-    def _scaled(self, scores, strict=True):
-        """Scores as the cosines that they are to become."""
+    def _scaled(self, scores: np.ndarray, strict: bool = True) -> np.ndarray:
+        """Scale scores to cosines."""
         if self.score_range is None:
             if strict and np.abs(scores).max() > 1:
                 raise ValueError(
@@ -279,39 +293,43 @@ class SentenceEmbedder(Task):
         return (2 * share - 1 if low < 0 else share).astype(np.float32)
 
     @staticmethod
-    def _groups_of(outputs, data):
+    def _groups_of(outputs: dict[str, np.ndarray], data: PreparedData) -> np.ndarray:
         vectors = outputs[OUTPUT]
         return vectors.reshape(-1, data.texts_per_example, vectors.shape[-1])
 
-    def report(self, outputs, data):
+    def report(self, outputs: dict[str, np.ndarray], data: PreparedData) -> RegressionReport | RetrievalReport:
+        """Measure outputs on labelled data."""
         vectors = self._groups_of(outputs, data)
-        if data.labels.ndim == 2:
-            found: RetrievalReport = retrieval_report(vectors, data.labels)
+        labels: Any = data.labels
+        if labels.ndim == 2:
+            found: RetrievalReport = retrieval_report(vectors, labels)
             return found
-        report = regression_report(data.labels, _cosines(vectors))
-        if np.abs(data.labels).max() > 1:
-            note = "scores are not on the scale of cosines, so the MSE says nothing: see score_range"
+        cosines: Any = _cosines(vectors)
+        report = regression_report(labels, cosines)
+        if np.abs(labels).max() > 1:
+            note = "scores are not on the scale of cosines, so the MSE has no meaning: see score_range"
             return replace(report, notes=(*report.notes, note))
         return report
 
-    def score(self, outputs, data, metric):
-        has_scores = data.labels.ndim == 1
+    def score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:
+        labels: Any = data.labels
+        has_scores = labels.ndim == 1
         _check_metric(metric, has_scores)
         report, vectors = self.report(outputs, data), self._groups_of(outputs, data)
         value = getattr(report, metric.replace("@", "_at_"))
         details = {}
-        if has_scores and np.abs(data.labels).max() <= 1:
+        if isinstance(report, RegressionReport) and np.abs(labels).max() <= 1:
             details["val_loss"] = report.mse
         degenerate = bool(np.ptp(vectors, axis=(0, 1)).max() < 1e-3)
-        # What is undefined (a correlation with a constant) is as bad as it gets.
+        # An undefined value (a correlation with a constant) counts as the worst.
         return Score(value if np.isfinite(value) else -1.0, degenerate, details)
 
     # === Directories ===
 
     optional_files = SENTENCE_FILES
 
-    def add_files(self, directory):
-        # With these, sentence-transformers opens it too.
+    def add_files(self, directory: Path) -> None:
+        # With these files, sentence-transformers opens it too.
         write_sentence_modules(
             directory,
             pooling=self.pooling,
@@ -320,19 +338,19 @@ class SentenceEmbedder(Task):
             width=self.config.hidden_dim,
         )
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {"pooling": self.pooling, "normalize": self.normalize, "score_range": self.score_range}
 
     @classmethod
-    def from_directory(cls, directory, settings):
+    def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
         encoder, tokenizer = _load(find_directory(directory), settings["pooling"], None)
         model = embedding_model(encoder, pooling=settings["pooling"], normalize=settings["normalize"])
         return cls(model, tokenizer, **settings)
 
 
-def _load(directory, pooling, seed):
+def _load(directory: str | os.PathLike, pooling: str, seed: int | None) -> tuple[keras.Model, BertTokenizer]:
     with warnings.catch_warnings():
-        if pooling != "pooler":  # one that is not there is not missed
+        if pooling != "pooler":  # a missing pooler does not matter
             warnings.filterwarnings("ignore", message=".*has no pooler")
         encoder, tokenizer = load_encoder(directory, seed=seed)
     if tokenizer is None:
@@ -340,16 +358,17 @@ def _load(directory, pooling, seed):
     return encoder, tokenizer
 
 
-def _cosines(vectors):
+def _cosines(vectors: np.ndarray) -> np.ndarray:
     unit = normalize_vectors(vectors)
     return np.sum(unit[:, 0] * unit[:, 1], axis=-1)
 
 
-def _has_scores(data):
-    return data.labels is None or data.labels.ndim == 1
+def _has_scores(data: PreparedData) -> bool:
+    labels: Any = data.labels
+    return labels is None or labels.ndim == 1
 
 
-def _check_metric(metric, has_scores):
+def _check_metric(metric: str, has_scores: bool) -> None:
     if metric not in _METRICS[has_scores]:
         data = "pairs with scores" if has_scores else "pairs without scores"
         raise ValueError(f"metric={metric!r}: {data} are measured by {' or '.join(_METRICS[has_scores])}.")

@@ -1,1 +1,1 @@
-"""Texts to entities."""
+"""Named entity recognition."""

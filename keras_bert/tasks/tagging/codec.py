@@ -1,7 +1,6 @@
-"""Names of tags ⇄ classes of a model, and logits of words → the tags that fit together best.
+"""Convert between tags and classes of a model, and decode logits of words into tags.
 
-A room of its own because every task that tags words, entities as much as the slots of a command, needs the same three
-ways: a sentence's tags as the loss takes them, a model's logits as tags, and the true tags to compare with.
+Used by all tasks that tag words: entities, and the slots of commands.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ class TagCodec:
     Args:
         tags: Their names, in the order of the logits: `O`, `B-PER`, `I-PER` …
         scheme: `"BIO"`, `"BIOES"` or `"IOB1"`. Data may be in any.
-        constrained: Whether answers keep to the scheme: the best legal sequence of tags is taken, not the best tags.
+        constrained: Whether predicted tags follow the rules of the scheme: the best legal sequence is chosen.
 
     Example:
         >>> codec = TagCodec(["O", "B-PER", "I-PER"])
@@ -35,20 +34,20 @@ class TagCodec:
             raise ValueError(f"scheme={scheme!r}: expected one of {', '.join(map(repr, SCHEMES))}.")
         wrong = [tag for tag in self.tags if split_tag(tag) is None]
         if wrong or OUTSIDE not in self.tags:
-            raise ValueError(f"labels={list(self.tags)[:12]}: expected tags of words: 'O', 'B-PER', 'I-PER' …")
+            raise ValueError(f"labels={list(self.tags)[:12]}: expected tags of words, such as 'O', 'B-PER', 'I-PER'.")
         self._classes = {split_known_tag(tag): index for index, tag in enumerate(self.tags)}
 
     @property
     def kinds(self) -> list[str]:
-        """What the tags tell apart, without `B-` and `I-`."""
+        """The kinds of entities, without `B-` and `I-`."""
         return entity_kinds(self.tags)
 
     def scores(self, transitions: np.ndarray | None = None) -> np.ndarray:
-        """What decoding takes: the score of each tag behind each other, `[C + 1, C + 1]`."""
+        """The transition scores for decoding, from each tag to each other, `[C + 1, C + 1]`."""
         return transition_scores(self.tags, scheme=self.scheme, transitions=transitions, constrained=self.constrained)
 
     def encode(self, example: TaggedExample) -> np.ndarray:
-        """The tags of a sentence as classes; an error names a kind that the model does not have."""
+        """Turn the tags of a sentence into classes. Raises an error for a kind that the model does not have."""
         parts = [split_known_tag(tag) for tag in convert_tags(example.tags or (), self.scheme)]
         unknown = next((part for part in parts if part not in self._classes), None)
         if unknown is not None:
@@ -59,7 +58,7 @@ class TagCodec:
         return np.array([self._classes[part] for part in parts], np.int32)
 
     def without_gaps(self, tags: np.ndarray, data: TaggedData) -> np.ndarray:
-        """The tags of the words that have a piece; where one is left out, those around it are legal neighbours."""
+        """The tags of the words that have a piece; tags next to a left-out word follow the rules of the scheme."""
         if (data.places >= 0).all():
             return tags
         kept = []
@@ -69,7 +68,7 @@ class TagCodec:
         return np.array(kept, np.int32)
 
     def decode(self, logits: np.ndarray, data: TaggedData, scores: np.ndarray) -> list[list[str]]:
-        """The tags of all words, from the logits of each word's first piece."""
+        """Decode the tags of all words from the logits of each word's first piece."""
         found = []
         for rows, places in zip(data.by_sentence(logits), data.by_sentence(data.places), strict=True):
             path = best_path(np.asarray(rows[places >= 0], np.float64), scores)
@@ -77,7 +76,7 @@ class TagCodec:
         return found
 
     def true_tags(self, data: TaggedData) -> list[list[str]]:
-        """The tags that the data says, in the scheme of the model."""
+        """The true tags, in the scheme of the model."""
         if data.tags is None:
             raise ValueError("The data has no tags to measure with; expected tags for every word.")
         return [[self.tags[index] for index in part] for part in data.by_sentence(data.tags)]

@@ -1,8 +1,7 @@
-"""CoNLL columns, JSONL and lists → `TaggedRows`: sentences as words with tags, and a report of what was not used.
+"""Read sentences of words with tags from CoNLL columns, JSONL and lists.
 
-Takes paths, or words and tags as they are handed to `fit`; gives a sequence of `TaggedExample` with `.report`. A room
-beside `data/labelled_texts.py`, because a row here is a sentence over many lines, and one bad line costs the sentence:
-without it, the words around would stand next to each other.
+Takes paths, or words and tags as `fit` takes them; gives `TaggedRows`, a sequence of `TaggedExample` with `.report`.
+One bad line of a CoNLL file drops its whole sentence: without it, the words around it would become neighbours.
 """
 
 import os
@@ -29,12 +28,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class TaggedExample:
-    """The words of a sentence and their tags, as many of both."""
+    """The words of a sentence and a tag for each."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
     row: int = 0  # the line in its file where it begins, from 1
-    widened: int = 0  # entities whose ends lay within a word
+    widened: int = 0  # entities that began or ended inside a word
 
 
 Tagged = TypeVar("Tagged", bound=TaggedExample)
@@ -57,21 +56,21 @@ class TaggedRows(Rows[Tagged]):
 
     @property
     def tags(self) -> list[tuple[str, ...] | None]:
-        """The tags of every sentence; None where there are none."""
+        """The tags of every sentence; `None` if there are none."""
         return [example.tags for example in self.examples]
 
     @property
     def entity_kinds(self) -> list[str]:
-        """The kinds of entities that occur, sorted: what `EntityTagger.from_pretrained(labels=…)` takes."""
+        """The kinds of entities that occur, sorted, for `EntityTagger.from_pretrained(labels=…)`."""
         return sorted(entity_kinds({tag for tags in self.tags for tag in tags or ()}))
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was dropped or changed, in words."""
+        """Notes on what was dropped or changed."""
         notes = (str(self.report),) if self.report.dropped else ()
         widened = sum(example.widened for example in self.examples)
         if widened:
-            notes += (f"{widened:,} entities begin or end within a word; they were widened to whole words",)
+            notes += (f"{widened:,} entities begin or end inside a word; they were widened to whole words",)
         return notes
 
 
@@ -87,21 +86,21 @@ def read_tagged(
     splitting: str = "words",
     strict: bool = False,
 ) -> TaggedRows[TaggedExample]:
-    """Reads sentences with tags, and reports every one that cannot be used.
+    """Read sentences with tags, and report every sentence that cannot be used.
 
-    A CoNLL file has a word and its tag a line, between them tabs or spaces, and a blank line between sentences;
-    `-DOCSTART-` lines and comments are left out. A JSONL file has an object a line, with words and tags or with a text
-    and its entities: `{"tokens": ["Ada", "ran"], "tags": ["B-PER", "O"]}` or `{"text": "Ada ran", "entities":
-    [{"start": 0, "end": 3, "label": "PER"}]}`. Of Prodigy's files, whose tokens are objects, the text and its `spans`
-    count; what was not accepted there is dropped.
+    A CoNLL file has one word per line with its tag, separated by tabs or spaces, and a blank line between sentences;
+    `-DOCSTART-` lines and comments are left out. A JSONL file has an object per line, with words and tags or with a
+    text and its entities: `{"tokens": ["Ada", "ran"], "tags": ["B-PER", "O"]}` or `{"text": "Ada ran", "entities":
+    [{"start": 0, "end": 3, "label": "PER"}]}`. In Prodigy's files, whose tokens are objects, the text and its `spans`
+    are used; examples that were not accepted are dropped.
 
     Args:
-        path_or_paths: One file or several, gzipped or not. What does not end in .jsonl, .ndjson or .json is CoNLL.
-        text: The column of the words, from 0 (the first), or the key of the words or the text.
-        label: The column of the tags (the last), or the key of the tags or the entities.
-        format: `"conll"`, `"jsonl"` or `"json"`, whatever the ending.
-        splitting: How a text is cut into words (see `split_words`), where entities are given by their places in it.
-        strict: Raises at the first bad line instead of reporting it.
+        path_or_paths: One file or several, gzipped or not. A file that is not .jsonl, .ndjson or .json is CoNLL.
+        text: The column of the words, from 0 (default: the first), or the key of the words or the text.
+        label: The column of the tags (default: the last), or the key of the tags or the entities.
+        format: `"conll"`, `"jsonl"` or `"json"`; `None` decides by the ending.
+        splitting: How a text is split into words (see `split_words`) if entities are given by their offsets.
+        strict: Whether to raise an error at the first bad line instead of reporting it.
 
     Example:
         >>> rows = read_tagged("wnut17train.conll")  # doctest: +SKIP
@@ -120,14 +119,14 @@ def read_tagged(
 
 def _find_format(path: str, format: str | None) -> str:
     if format not in (None, "conll", "jsonl", "json"):
-        raise ValueError(f"format={format!r} is not one of conll, jsonl, json.")
+        raise ValueError(f"format={format!r}: expected 'conll', 'jsonl' or 'json'.")
     if format is None and path.lower().removesuffix(".gz").endswith(_JSON_ENDINGS):
         return find_format(path)
     return format or "conll"
 
 
 def _conll(path: str, word: Any, tag: Any) -> Iterator[tuple[int, TaggedExample | str]]:
-    """Sentence by sentence: its first line and the example, or the bad line and what is wrong with it."""
+    """Give for each sentence its first line and the example, or the bad line and what is wrong with it."""
     word, tag = 0 if word is None else word, -1 if tag is None else tag
     if not isinstance(word, int) or not isinstance(tag, int):
         raise TypeError(f"text={word!r}, label={tag!r}: the columns of {path} have no names; pass numbers from 0.")
@@ -201,13 +200,13 @@ def _key(cells: dict[Any, Any], asked: Any, known: Sequence[str]) -> Any:
 
 
 def as_tagged_rows(x: Any, y: Any = None, *, splitting: str = "words", **columns: Any) -> TaggedRows[TaggedExample]:
-    """Sentences from words and tags, from texts and entities, from a file, or rows that are read already.
+    """Make rows from words and tags, from texts and entities, or from a file; `TaggedRows` stay as they are.
 
     Args:
         x: Lists of words; or texts, as strings; or the path of a file; or `TaggedRows`, or a list of `TaggedExample`.
         y: For each its tags; or, for a text, its entities: `(start, end, label)`, a dictionary or object with these.
-        splitting: How a text is cut into words.
-        columns: For a file: arguments of `read_tagged`.
+        splitting: How a text is split into words.
+        columns: Arguments of `read_tagged`, for a file.
 
     Example:
         >>> as_tagged_rows(["Ada ran"], [[(0, 3, "PER")]])[0].tags
@@ -216,7 +215,7 @@ def as_tagged_rows(x: Any, y: Any = None, *, splitting: str = "words", **columns
     if isinstance(x, str | os.PathLike):
         return read_tagged(x, splitting=splitting, **columns)
     if columns:
-        raise ValueError(f"columns={columns} are for files; {type(x).__name__} has none. Leave them out.")
+        raise ValueError(f"columns={columns} are for files, and x is a {type(x).__name__}; leave them out.")
     if isinstance(x, TaggedRows):
         return x
     x = list(x)
@@ -234,13 +233,13 @@ def as_tagged_rows(x: Any, y: Any = None, *, splitting: str = "words", **columns
 
 
 def named_or_error(what: str, row: int, text: Any, found: Tagged | str) -> Tagged | Dropped:
-    """A value's example. An empty text is dropped, as in files; any other fault of a value is an error.
+    """Return the example of a value. An empty text is dropped, as in files; anything else that is wrong is an error.
 
     Args:
         what: What a row is called in the error.
         row: Its number, from 1.
-        text: The value, of which the error shows the beginning.
-        found: The example, or the reason why there is none.
+        text: The value; the error shows its beginning.
+        found: The example, or what is wrong.
     """
     if found == "empty text":
         return Dropped(found, "", row)
@@ -250,7 +249,7 @@ def named_or_error(what: str, row: int, text: Any, found: Tagged | str) -> Tagge
 
 
 def make_example(text: Any, labels: Any, *, row: int = 0, splitting: str = "words") -> TaggedExample | str:
-    """The example of words and tags, or of a text and its entities; or the reason why there is none."""
+    """Make an example of words and tags, or of a text and its entities; or return what is wrong."""
     text, labels = (value.tolist() if isinstance(value, np.ndarray) else value for value in (text, labels))
     labels = labels.split() if isinstance(labels, str) else labels
     if not isinstance(labels, Sequence):
@@ -276,7 +275,7 @@ def make_example(text: Any, labels: Any, *, row: int = 0, splitting: str = "word
 
 
 def _from_entities(text: str, entities: Sequence[Any], row: int, splitting: str) -> TaggedExample | str:
-    """Words of a text, tagged by the places of its entities; one that ends within a word is widened to all of it."""
+    """Tag the words of a text by its entities. An entity that begins or ends inside a word is widened to the word."""
     if not text.strip():
         return "empty text"
     if _SURROGATE.search(text):
@@ -301,7 +300,7 @@ def _from_entities(text: str, entities: Sequence[Any], row: int, splitting: str)
 
 
 def _place(entity: Any) -> tuple[int, int, str] | None:
-    """Start, end and label of an entity, in whichever form; `None` where one is missing."""
+    """Start, end and label of an entity in any form; `None` if one is missing."""
     if isinstance(entity, dict):
         start = entity.get("start", entity.get("start_offset"))
         end = entity.get("end", entity.get("end_offset"))

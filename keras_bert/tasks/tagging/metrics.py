@@ -1,13 +1,13 @@
-"""Tags and predicted tags → how well entities were found: precision, recall and F1, whole and by kind.
+"""Measure predicted entities: precision, recall and F1, in total and by kind.
 
-Takes sentences of tags, gives a frozen report that prints as a table. A room of its own because entities are counted as
-wholes: one that is a word too long is wrong. The report's numbers are seqeval's (extra `evaluate`); `count_entities`
-counts the same without it, for measuring while a model trains.
+Whole entities are counted: an entity that is one word too long is wrong. The report uses seqeval (extra `evaluate`);
+`count_entities` counts the same without it, for measuring during training.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from keras_bert.decoding.tags import tag_spans
 from keras_bert.evaluation.extras import evaluation_module
@@ -31,10 +31,10 @@ class EntityReport:
 
     @property
     def f1(self) -> float:
-        """Micro F1 over all entities: the number that papers give."""
+        """Micro F1 over all entities: the number that papers report."""
         return self.micro.f1
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return {**json.loads(json.dumps(asdict(self))), "f1": self.f1}
 
@@ -48,7 +48,7 @@ class EntityReport:
 
 @dataclass(frozen=True)
 class EntityCounts:
-    """Entities in the data, predicted, and both."""
+    """The numbers of entities in the data, of predicted ones, and of right ones."""
 
     entities: int
     predicted: int
@@ -56,17 +56,17 @@ class EntityCounts:
 
     @property
     def precision(self) -> float:
-        """The share of predicted entities that are right; 0 where there are none."""
+        """The share of predicted entities that are right; 0 if there are none."""
         return self.right / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
-        """The share of entities that were found; 0 where there are none."""
+        """The share of entities that were found; 0 if there are none."""
         return self.right / self.entities if self.entities else 0.0
 
     @property
     def f1(self) -> float:
-        """The harmonic mean of both."""
+        """The harmonic mean of precision and recall."""
         total = self.entities + self.predicted
         return 2 * self.right / total if total else 0.0
 
@@ -86,11 +86,11 @@ def count_entities(tags: Sequence[Sequence[str]], predictions: Sequence[Sequence
 
 
 def entity_report(tags: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> EntityReport:
-    """Measures predicted tags.
+    """Measure predicted tags.
 
     Args:
         tags: The true tags of each sentence, in any scheme.
-        predictions: The predicted ones, as many.
+        predictions: The predicted tags, as many.
 
     Example:
         >>> entity_report([["B-PER", "I-PER", "O"]], [["B-PER", "I-PER", "O"]]).f1
@@ -99,12 +99,13 @@ def entity_report(tags: Sequence[Sequence[str]], predictions: Sequence[Sequence[
     lengths = [[len(sentence) for sentence in part] for part in (tags, predictions)]
     if lengths[0] != lengths[1] or not lengths[0]:
         raise ValueError(
-            f"there are {sum(lengths[0])} tags in {len(lengths[0])} sentences and {sum(lengths[1])} predicted ones in "
-            f"{len(lengths[1])}; both must be as many, and not none."
+            f"There are {sum(lengths[0])} tags in {len(lengths[0])} sentences and {sum(lengths[1])} predicted tags in "
+            f"{len(lengths[1])}; expected as many, and at least one sentence."
         )
     counts = count_entities(tags, predictions)
     right = sum(a == b for pair in zip(tags, predictions, strict=True) for a, b in zip(*pair, strict=True))
-    tables, notes = {}, []
+    tables: dict[str, Any] = {}
+    notes: list[str] = []
     if counts.entities or counts.predicted:
         measure = evaluation_module("seqeval.metrics").classification_report
         tables = measure(list(map(list, tags)), list(map(list, predictions)), output_dict=True, zero_division=0)
@@ -127,5 +128,5 @@ def entity_report(tags: Sequence[Sequence[str]], predictions: Sequence[Sequence[
     )
 
 
-def _scores(row):
+def _scores(row: Mapping[str, Any] | None) -> Scores:
     return Scores(*(float(row[name]) for name in ("precision", "recall", "f1-score"))) if row else Scores(0.0, 0.0, 0.0)

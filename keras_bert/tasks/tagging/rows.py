@@ -1,8 +1,7 @@
-"""Sentences of words → rows of tokens that know where each word stands.
+"""Tokenize sentences of words into rows, with the token of each word.
 
-Takes a tokenizer and words, gives `TaggedData`. NumPy alone, for the device reads in the same way. A room of its own
-because words, pieces, windows and special tokens are four ways to count the same text, and all tasks that label words
-need the way from one to the other: training puts labels on tokens by it, and answers read logits off tokens by it.
+Takes a tokenizer and words; gives `TaggedData`. Training puts labels on these tokens, and answers read their logits.
+Only NumPy is used, because the device runtime does the same.
 """
 
 from collections.abc import Sequence
@@ -28,10 +27,10 @@ class TaggedData(PreparedData):
     """Sentences as a tagger trains on them; `places` and `tags` have an entry for each word of all sentences.
 
     Args:
-        places: Where the first piece of each word stands among the tokens of all rows; of several windows, in the one
-            where it has most context. −1 for words without pieces, and for those that were cut off.
+        places: The index of the first piece of each word among the tokens of all rows; with several windows, in the
+            one with the most context. −1 for words without pieces, and for words that were cut off.
         word_splits: Where the words of each sentence begin and end.
-        tags: The tags of the words, as classes of the model; `None` where they are not known.
+        tags: The tags of the words, as classes of the model; `None` if they are unknown.
     """
 
     places: np.ndarray = field(kw_only=True)
@@ -39,7 +38,7 @@ class TaggedData(PreparedData):
     tags: np.ndarray | None = None
 
     def first_rows(self, count: int) -> "Self":
-        """The sentences that lie whole in the first `count` rows; the first one at least."""
+        """The sentences that are completely in the first `count` rows; at least the first one."""
         sentences = self.num_examples if count >= len(self.owners) else max(1, int(self.owners[count]))
         return replace(self.slice_examples(0, sentences), weights=None)
 
@@ -56,15 +55,15 @@ class TaggedData(PreparedData):
         )
 
     def by_sentence(self, values: np.ndarray) -> list[np.ndarray]:
-        """What there is for each word, sentence by sentence."""
+        """Split an array of values for all words by sentence."""
         return np.split(values, self.word_splits[1:-1])
 
     def token_labels(self, labels: np.ndarray, *, chained: bool = False) -> TokenLabels:
-        """Labels of the words that have a place, on the tokens; every word counts once, in its best window.
+        """Put the labels of words on their tokens. Every word counts once, in its best window.
 
         Args:
-            labels: One for each word whose place is not −1.
-            chained: Whether the loss takes the labels of a row together.
+            labels: One label for each word whose place is not −1.
+            chained: Whether the loss uses the labels of a row together.
         """
         lengths = self.tokenized.lengths
         values = np.full(lengths.sum(), -1, np.int32)
@@ -79,12 +78,12 @@ def arrange_words(
     sequence_length: int,
     long_texts: str = "windows",
 ) -> TaggedData:
-    """Sentences as rows of at most `sequence_length` tokens, with the place of each word.
+    """Tokenize sentences into rows of at most `sequence_length` tokens, with the place of each word.
 
     Args:
         tokenizer: A `BertTokenizer`, or another with its flat methods.
         sentences: The words of each sentence.
-        sequence_length: The most tokens of a row, special ones included.
+        sequence_length: Maximum number of tokens of a row, including special ones.
         long_texts: `"windows"` reads long sentences in overlapping windows, `"cut"` cuts them, with a note.
 
     Example:
@@ -93,8 +92,9 @@ def arrange_words(
         [1, 3, 6]
     """
     tokenized, first_pieces = tokenize_words(tokenizer, sentences)
-    # Windows of the pieces' numbers say which piece each token is.
-    numbered, notes = replace(tokenized, first_ids=np.arange(len(tokenized.first_ids))), ()
+    # Windows over the numbers of the pieces show which piece each token is.
+    notes: tuple[str, ...] = ()
+    numbered = replace(tokenized, first_ids=np.arange(len(tokenized.first_ids)))
     if long_texts == "windows":
         numbered, owners = numbered.windows(sequence_length, max(1, sequence_length // 2))
     else:
@@ -105,7 +105,7 @@ def arrange_words(
     chosen = widest_context(pieces, splits)
     rows = np.searchsorted(splits, chosen, side="right") - 1
     tokens = np.full(len(tokenized.first_ids) + 1, -1)  # the last one is for words without pieces
-    tokens[pieces[chosen]] = chosen + 2 * rows + 1  # with [CLS] and [SEP] of the rows before, and its own [CLS]
+    tokens[pieces[chosen]] = chosen + 2 * rows + 1  # [CLS] and [SEP] of the rows before, and its own [CLS]
     word_splits = np.concatenate([[0], np.cumsum([len(words) for words in sentences], dtype=np.int64)])
     ids = replace(numbered, first_ids=tokenized.first_ids[pieces])
     return TaggedData(ids, None, None, owners, notes, places=tokens[first_pieces], word_splits=word_splits)
@@ -120,15 +120,15 @@ def read_entities(
     *,
     threshold: float = 0.0,
 ) -> list[list[Entity]]:
-    """The entities of every text, from the logits of its words.
+    """Decode the entities of every text from the logits of its words.
 
     Args:
         located: Each text and its words, as `locate_words` gives them.
         data: The same words, from `arrange_words`.
-        logits: Of the words of all texts, `[words, C]`: those at `data.places`, whatever stands where there is none.
+        logits: The logits of the words of all texts, `[words, C]`; for words without a place any value.
         tags: The tags, in the order of the logits.
         scores: From `transition_scores`.
-        threshold: The least probability of an entity that is given.
+        threshold: The minimum probability of an entity.
     """
     answers = []
     sentences = zip(located, data.by_sentence(data.places), data.by_sentence(logits), strict=True)
@@ -140,7 +140,7 @@ def read_entities(
 
 
 def find_splitting(sentences: Sequence[Sequence[str]]) -> str:
-    """How raw texts are to be cut to look like these words: into single characters where these are, else into words.
+    """Find the splitting of raw texts that gives such words: `"characters"` if these are single, else `"words"`.
 
     Example:
         >>> find_splitting([["东", "京", "1", "9"]]), find_splitting([["a", "word"]])

@@ -1,7 +1,7 @@
-"""BIO, BIOES and IOB1 data → the one scheme of a tagger, and what is broken in it.
+"""Convert tags between BIO, BIOES and IOB1, and find broken ones.
 
-Takes tags as they stand in data, gives tags that follow the rules. A room of its own because data comes in many schemes
-and a model has one: entities are what all of them say, so tags are read as spans (`decoding/tags.py`) and written anew.
+Data comes in several schemes, and a tagger has one. Tags are read as spans (`decoding/tags.py`) and written in the
+other scheme.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ __all__ = ["SCHEMES", "breaks_scheme", "convert_tags", "describe_broken", "entit
 
 
 def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
-    """The scheme that tags are written in; where they break every one, the one that they come closest to.
+    """Find the scheme of tags; if they break the rules of all, the closest one.
 
     Example:
         >>> find_scheme([["B-PER", "I-PER"]]), find_scheme([["I-PER", "B-PER"]]), find_scheme([["S-PER"]])
@@ -36,12 +36,12 @@ def find_scheme(sentences: Iterable[Sequence[str]]) -> str:
         for before, now in pairwise(parts):
             loose_begin |= now[0] == "B" and before[1] != now[1]
             loose_inside |= now[0] == "I" and not continues(before, now)
-    # In IOB1 a B is only ever found right behind an entity of its kind.
+    # In IOB1 a B occurs only directly after an entity of the same kind.
     return "IOB1" if loose_inside and not loose_begin else "BIO"
 
 
 def breaks_scheme(tags: Sequence[str], scheme: str) -> bool:
-    """Whether a tag stands where its scheme allows none.
+    """Whether tags break the rules of a scheme.
 
     Example:
         >>> breaks_scheme(["O", "I-PER"], "BIO"), breaks_scheme(["O", "I-PER"], "IOB1")
@@ -52,7 +52,7 @@ def breaks_scheme(tags: Sequence[str], scheme: str) -> bool:
 
 
 def describe_broken(sentences: Sequence[Sequence[str]], rows: Sequence[int]) -> tuple[str, ...]:
-    """How many sentences break the scheme that all are written in, and which; nothing where none does.
+    """Describe how many sentences break the rules of their scheme, and which; empty if none does.
 
     Example:
         >>> describe_broken([["B-PER"], ["O", "I-PER"]], [1, 3])[0]
@@ -70,7 +70,7 @@ def describe_broken(sentences: Sequence[Sequence[str]], rows: Sequence[int]) -> 
 
 
 def convert_tags(tags: Sequence[str], scheme: str = "BIO") -> list[str]:
-    """Tags of any scheme in another; broken ones are mended as seqeval reads them.
+    """Convert tags of any scheme into another; broken tags are fixed the way seqeval reads them.
 
     Example:
         >>> convert_tags(["B-PER", "M-PER", "E-PER", "S-LOC", "O", "I-ORG"])
@@ -80,7 +80,7 @@ def convert_tags(tags: Sequence[str], scheme: str = "BIO") -> list[str]:
 
 
 def entity_kinds(tags: Iterable[str]) -> list[str]:
-    """The kinds of entities that tags name, in the order of their first tag.
+    """The kinds of entities in tags, in the order of their first tag.
 
     Example:
         >>> entity_kinds(["O", "B-PER", "I-PER", "B-LOC"])
@@ -90,7 +90,7 @@ def entity_kinds(tags: Iterable[str]) -> list[str]:
 
 
 def make_tags(labels: Sequence[str], scheme: str = "BIO") -> list[str]:
-    """The tags of a model, `O` first.
+    """Make the tags of a model, `O` first.
 
     Args:
         labels: The kinds of entities (`["PER", "LOC"]`), or tags of them in any scheme.

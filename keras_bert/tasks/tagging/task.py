@@ -1,33 +1,35 @@
-"""Texts → named entities with their places in the text.
+"""Named entity recognition, or any tagging of words.
 
-`EntityTagger` takes a pretrained model and the kinds of entities; people and places, the slots of a command, the parts
-of a résumé are all this one task. It learns from words with tags; each word goes through the tokenizer by itself, its
-first piece carries the tag and the others none, so words and tags cannot shift. A softmax over each word or a CRF over
-the sentence decides.
+`EntityTagger` learns from words with tags. Each word is tokenized by itself; its first piece has the tag and the others
+have none, so that words and tags stay aligned. The head is a softmax over each word or a CRF over the sentence.
 """
 
 import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+from numpy.typing import ArrayLike
 
-from keras_bert.checkpoint import load_labels, load_model
+from keras_bert.checkpoint import load_labels
 from keras_bert.decoding import softmax
 from keras_bert.decoding.entities import log_partition, path_score
 from keras_bert.decoding.tags import NEVER, OUTSIDE, transition_scores
 from keras_bert.finetuning.best_weights import Score
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.heads import bert_model
-from keras_bert.tasks.base.task import Task, is_pair_of_xy
+from keras_bert.tasks.base.task import Task, is_pair_of_xy, load_with_tokenizer
 from keras_bert.tasks.tagging.codec import TagCodec
 from keras_bert.tasks.tagging.crf import CRFLoss, LinearChainCRF
 from keras_bert.tasks.tagging.files import TaggedRows, as_tagged_rows
 from keras_bert.tasks.tagging.metrics import EntityReport, count_entities, entity_report
 from keras_bert.tasks.tagging.rows import TaggedData, arrange_words, find_splitting, read_entities
 from keras_bert.tasks.tagging.schemes import describe_broken, make_tags
+from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.words import SPLITTINGS, locate_words
 
 _OUTPUT, _CHAIN, _TRANSITIONS = "token_logits", "tag_potentials", "transitions"
@@ -41,14 +43,14 @@ class EntityTagger(Task):
         model: A model with `token_logits`, from `bert_model(…, "token_classification")`.
         tokenizer: Its tokenizer.
         labels: The tags, in the order of the logits: `O`, `B-PER`, `I-PER` …
-        head: `"softmax"` decides on each word by itself, `"crf"` on the sentence.
+        head: `"softmax"` decides for each word by itself, `"crf"` for the whole sentence.
         scheme: The scheme of the tags: `"BIO"`, `"BIOES"` or `"IOB1"`. Data may be in any.
-        constrained: Whether answers keep to the scheme: the best legal sequence of tags is taken, not the best tags.
-        splitting: How raw texts are cut into words (see `split_words`): `"words"`, `"characters"`, `"spaces"`, or
-            `"auto"`: `fit` sees whether the words of its data are single characters.
-        transitions: What a CRF has learned, `[C + 1, C]`.
-        kwargs: As for `Task`: `sequence_length`, `long_texts`; here long texts are read in windows unless asked
-            otherwise.
+        constrained: Whether predicted tags follow the rules of the scheme: the best legal sequence is chosen.
+        splitting: How raw texts are split into words (see `split_words`): `"words"`, `"characters"`, `"spaces"`, or
+            `"auto"`: `fit` checks whether the words of its data are single characters.
+        transitions: The learned transitions of a CRF, `[C + 1, C]`.
+        kwargs: As for `Task`: `sequence_length`, `long_texts`; by default, long texts are read in
+            windows.
 
     Example:
         ```python
@@ -67,16 +69,16 @@ class EntityTagger(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer,
+        tokenizer: BertTokenizer,
         *,
         labels: Sequence[str],
         head: str = "softmax",
         scheme: str = "BIO",
         constrained: bool = True,
         splitting: str = "auto",
-        transitions=None,
+        transitions: ArrayLike | None = None,
         long_texts: str = "windows",
-        **kwargs,
+        **kwargs: Any,
     ):
         super().__init__(model, tokenizer, long_texts=long_texts, **kwargs)
         for name, value, known in (("head", head, _HEADS), ("splitting", splitting, ("auto", *SPLITTINGS))):
@@ -97,27 +99,27 @@ class EntityTagger(Task):
         labels: Sequence[str] | None = None,
         scheme: str = "BIO",
         seed: int = 0,
-        **kwargs,
+        **kwargs: Any,
     ) -> "EntityTagger":
-        """A tagger on pretrained weights.
+        """Make a tagger with pretrained weights.
 
         Args:
-            directory_or_name: A model directory, or a name.
+            directory_or_name: A model directory, or the name of a model.
             labels: The kinds of entities, or their tags; `read_tagged(path).entity_kinds` lists those of a file.
-                Without them the checkpoint must have a token classifier with named tags; as nothing says by which
-                scheme it was trained, its answers are then not constrained unless asked for.
+                Without them the checkpoint must have a token classifier with named tags. Its scheme is unknown, so its
+                answers are not constrained by default.
             scheme: The scheme of the model's tags. Data may be in any.
-            seed: Of the new head.
+            seed: Random seed of the new head.
             kwargs: `head`, `constrained`, `splitting`, `sequence_length`, `long_texts`.
         """
         if labels is None:
             known = load_labels(directory_or_name)
             if not known:
                 raise ValueError(
-                    f"{directory_or_name} has no named tags; pass labels=[…], the kinds of entities that your data has "
+                    f"{directory_or_name} has no named tags; pass labels=[…], the kinds of entities of your data "
                     "(read_tagged(path).entity_kinds)."
                 )
-            model, tokenizer = load_model(directory_or_name, seed=seed)
+            model, tokenizer = load_with_tokenizer(directory_or_name, seed=seed)
             return cls(model, tokenizer, labels=known, scheme=scheme, **{"constrained": False, **kwargs})
         tags = make_tags(labels, scheme)
         with warnings.catch_warnings():
@@ -143,7 +145,7 @@ class EntityTagger(Task):
 
     @property
     def constrained(self) -> bool:
-        """Whether answers keep to the scheme."""
+        """Whether predicted tags follow the rules of the scheme."""
         return self._codec.constrained
 
     @constrained.setter
@@ -152,19 +154,21 @@ class EntityTagger(Task):
 
     @property
     def scores(self) -> np.ndarray:
-        """What decoding takes: the score of each tag behind each other, `[C + 1, C + 1]`."""
+        """The transition scores for decoding, from each tag to each other, `[C + 1, C + 1]`."""
         return self._codec.scores(self.transitions)
 
     # === Training ===
 
-    def compile(self, *args, **kwargs) -> None:
-        """As `Task.compile`; for a softmax head alone."""
+    def compile(self, optimizer: Any = "adamw", loss: Any = None, **options: Any) -> None:
+        """As `Task.compile`; only for a softmax head."""
         if self.head == "crf":
-            raise ValueError("A CRF trains by a recipe, with more than the model's output; use head='softmax'.")
-        super().compile(*args, **kwargs)
+            raise ValueError("head='crf' trains only by a recipe; use head='softmax', or leave out compile().")
+        super().compile(optimizer, loss, **options)
 
-    def fit(self, x, y=None, *, validation_data=None, columns: dict | None = None, **options):
-        """Fine-tune on words with their tags. Beside what is said here, as `Task.fit`.
+    def fit(
+        self, x: Any, y: Any = None, *, validation_data: Any = None, columns: dict | None = None, **options: Any
+    ) -> FinetuneReport | keras.callbacks.History:
+        """Fine-tune on words with their tags. Other arguments are those of `Task.fit`.
 
         Args:
             x: The path of a CoNLL or JSONL file; `TaggedRows` from `read_tagged`; lists of words; or texts.
@@ -184,14 +188,14 @@ class EntityTagger(Task):
 
     # === Answers ===
 
-    def predict(self, texts, *, threshold: float = 0.0, batch_size: int = 64) -> Any:
-        """Entities, from left to right.
+    def predict(self, texts: Any, *, threshold: float = 0.0, batch_size: int = 64) -> Any:
+        """Find entities, from left to right.
 
         Args:
             texts: Strings; or lists of words, which are read as the text with a space between them. One string gives
                 one answer.
-            threshold: The least probability of an entity that is given.
-            batch_size: Texts at a time.
+            threshold: The minimum probability of an entity.
+            batch_size: Texts per batch.
 
         Returns:
             For each text a list of `Entity`, with `text[start:end]` as its text.
@@ -206,21 +210,21 @@ class EntityTagger(Task):
         return read_entities(located, data, logits, self._tags, self.scores, threshold=threshold)
 
     def predict_tags(self, sentences: Sequence[Sequence[str]], *, batch_size: int = 64) -> list[list[str]]:
-        """The tags of words: one for each, in the scheme of the tagger."""
+        """Predict the tags of words: one for each, in the scheme of the tagger."""
         if isinstance(sentences, str) or any(isinstance(words, str) for words in sentences):
-            raise TypeError("predict_tags takes lists of words; predict() takes texts.")
+            raise TypeError("predict_tags got a string; expected lists of words. predict() takes texts.")
         sentences = [list(words) for words in sentences]
         data, logits = self._word_logits(sentences, batch_size)
         return self._codec.decode(logits, data, self.scores) if sentences else []
 
-    def evaluate(self, x, y=None, *, columns: dict | None = None) -> EntityReport:
-        """Measure on tagged words, in any form that `fit` takes; entities count as wholes, as in seqeval."""
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> EntityReport:
+        """Measure on tagged words, in any form that `fit` takes; whole entities count, as in seqeval."""
         data = self.prepare(x, y, **(columns or {}))
         found = self._codec.decode(self._pick(self.outputs(data.tokenized), data), data, self.scores)
         report = entity_report(self._codec.true_tags(data), found)
         return replace(report, notes=(*report.notes, *data.notes))
 
-    def _word_logits(self, sentences, batch_size):
+    def _word_logits(self, sentences: Sequence[Sequence[str]], batch_size: int) -> tuple[TaggedData, np.ndarray]:
         data = self._arrange(sentences)
         for note in data.notes:
             warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=3)
@@ -229,23 +233,23 @@ class EntityTagger(Task):
         return data, self._pick(self.outputs(data.tokenized, batch_size=batch_size), data)
 
     @staticmethod
-    def _pick(outputs, data):
+    def _pick(outputs: dict[str, np.ndarray], data: TaggedData) -> np.ndarray:
         """The logits of each word's first piece."""
-        return outputs[_OUTPUT][data.places]  # of words without pieces any row, which nobody looks at
+        return outputs[_OUTPUT][data.places]  # for words without pieces any row, which is not used
 
-    # === What a task adds ===
+    # === Task definition ===
 
     @property
     def trains_packed(self) -> bool:  # type: ignore[override]  # by the head
-        """Several texts share a row where each word is decided on by itself; a CRF's chain must not cross them."""
+        """Whether several texts can share a row: a CRF's chain must not cross texts."""
         return self.head == "softmax"
 
     @property
     def training_layers(self) -> tuple[str, ...]:  # type: ignore[override]  # by the head
-        """A CRF is a layer of the model that trains; answers need its transitions alone."""
+        """The CRF layer of the training model; answers need only its transitions."""
         return ("crf",) if self.head == "crf" else ()
 
-    def build_model(self, encoder, *, classifier_dropout, seed):
+    def build_model(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
         return bert_model(
             None,
             "token_classification",
@@ -255,7 +259,14 @@ class EntityTagger(Task):
             seed=seed,
         )
 
-    def build_training_model(self, encoder, *, classifier_dropout, seed, table=None):
+    def build_training_model(
+        self,
+        encoder: keras.Model,
+        *,
+        classifier_dropout: float | None,
+        seed: int | None,
+        table: np.ndarray | None = None,
+    ) -> keras.Model:
         model = self.build_model(encoder, classifier_dropout=classifier_dropout, seed=seed)
         if self.head == "softmax":
             return model
@@ -263,27 +274,29 @@ class EntityTagger(Task):
         forbidden = transition_scores(self._tags, scheme=self.scheme)[:-1, :-1] == NEVER
         layer = LinearChainCRF(forbidden=forbidden, dtype=logits.dtype, name="crf")
         model = keras.Model(model.input, {_CHAIN: layer(logits)}, name=model.name)
-        layer.set_transitions(self.transitions)
+        if self.transitions is not None:
+            layer.set_transitions(self.transitions)
         return model
 
-    def extra_state(self, model):
+    def extra_state(self, model: keras.Model) -> dict[str, np.ndarray]:
         return {_TRANSITIONS: model.get_layer("crf").transitions} if self.head == "crf" else {}
 
-    def keep_extra_state(self, learned):
-        self.transitions = learned.get(_TRANSITIONS)
+    def keep_extra_state(self, state: dict[str, np.ndarray]) -> None:
+        self.transitions = state.get(_TRANSITIONS)
 
-    def losses(self):
+    def losses(self) -> dict[str, keras.losses.Loss]:
         if self.head == "crf":
             return {_CHAIN: CRFLoss()}
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
         return {_OUTPUT: loss}
 
-    def read(self, x, y, **columns) -> TaggedRows:
+    def read(self, x: Any, y: Any, **columns: Any) -> TaggedRows:
+        """Read tagged words in any form that `fit` takes."""
         return as_tagged_rows(x, y, splitting="words" if self.splitting == "auto" else self.splitting, **columns)
 
-    def prepare(self, x, y, *, class_weight=None, **columns):
+    def prepare(self, x: Any, y: Any, *, class_weight: Any = None, **columns: Any) -> TaggedData:
         if class_weight is not None:
-            raise ValueError("class_weight is for one label a text; tags have none. Leave it out.")
+            raise ValueError("class_weight is for labels of texts, not for tags; leave it out.")
         rows = self.read(x, y, **columns)
         missing = [example.row for example in rows if example.tags is None]
         if missing:
@@ -291,25 +304,25 @@ class EntityTagger(Task):
         tags = np.concatenate([self._codec.encode(example) for example in rows])
         data = self._arrange(rows.words)
         labels = data.token_labels(self._codec.without_gaps(tags, data), chained=self.head == "crf")
-        broken = describe_broken(rows.tags, [example.row for example in rows])
+        true_tags: Any = rows.tags
+        broken = describe_broken(true_tags, [example.row for example in rows])
         return replace(data, labels=labels, tags=tags, notes=(*rows.notes, *broken, *data.notes))
 
-    def _arrange(self, sentences) -> TaggedData:
+    def _arrange(self, sentences: Sequence[Sequence[str]]) -> TaggedData:
         return arrange_words(
             self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts=self.long_texts
         )
 
-    def check_training(self, data):
+    def check_training(self, data: Any) -> None:
         super().check_training(data)
         if len(np.unique(data.tags)) < 2:
             only = self._tags[data.tags[0]] if len(data.tags) else OUTSIDE
             raise ValueError(
-                f"All {len(data.tags):,} words have the tag {only!r}; expected words inside and outside of entities, "
-                "or there is nothing to learn."
+                f"All {len(data.tags):,} words have the tag {only!r}; expected words inside and outside of entities."
             )
 
-    def score(self, outputs, data, metric):
-        # While it trains, a model's own transitions come with its outputs.
+    def score(self, outputs: dict[str, np.ndarray], data: Any, metric: str) -> Score:
+        # During training, the model's transitions are among its outputs.
         scores = self._codec.scores(outputs.get(_TRANSITIONS, self.transitions))
         logits, true = self._pick(outputs, data), self._codec.true_tags(data)
         found = self._codec.decode(logits, data, scores)
@@ -322,12 +335,13 @@ class EntityTagger(Task):
         degenerate = bool(counts.entities) and not counts.predicted
         return Score(numbers[metric], degenerate, {"val_loss": self._mean_loss(logits, data, scores)})
 
-    def _mean_loss(self, logits, data, scores):
-        """Minus the log-likelihood of a tag, the mean over all words."""
+    def _mean_loss(self, logits: np.ndarray, data: TaggedData, scores: np.ndarray) -> float:
+        """The mean negative log-likelihood of a tag, over all words."""
+        token_labels: Any = data.labels
         present = data.places >= 0
         if not present.any():
             return 0.0
-        labels = np.where(present, data.labels.values[data.places], 0)
+        labels = np.where(present, token_labels.values[data.places], 0)
         if self.head == "softmax":
             chosen = softmax(np.asarray(logits[present], np.float64))[np.arange(present.sum()), labels[present]]
             return float(-np.mean(np.log(np.maximum(chosen, 1e-30))))
@@ -337,7 +351,7 @@ class EntityTagger(Task):
             total += log_partition(rows, scores) - path_score(rows, scores, path)
         return total / int(present.sum())
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         transitions = None if self.transitions is None else self.transitions.tolist()
         return {
             "head": self.head,
@@ -348,15 +362,15 @@ class EntityTagger(Task):
         }
 
     @classmethod
-    def from_settings(cls, settings, directory):
+    def from_settings(cls, settings: dict[str, Any], directory: Path) -> dict[str, Any]:
         return {**settings, "labels": load_labels(directory)}
 
 
 def check_tag_count(model: keras.Model, tags: Sequence[str]) -> int:
-    """How many tags there are; an error where the model's token classifier has another number of outputs."""
+    """Return the number of tags; raise an error if the model's token classifier has another number of outputs."""
     if _OUTPUT not in model.output:
         raise ValueError(f"The model gives {', '.join(model.output)}; expected {_OUTPUT}, a token classifier.")
     classes = model.output[_OUTPUT].shape[-1]
     if classes != len(tags):
-        raise ValueError(f"The model has {classes} outputs, and there are {len(tags)} tags: {list(tags)}.")
+        raise ValueError(f"The model has {classes} outputs, but there are {len(tags)} tags: {list(tags)}.")
     return classes

@@ -1,1 +1,1 @@
-"""Labels that no model was trained for."""
+"""Zero-shot classification: labels that are named at prediction time."""

@@ -1,12 +1,15 @@
-"""Zero-shot on the command line: trained on pairs for entailment, it then answers with any labels."""
+"""Zero-shot classification on the command line."""
+
+from argparse import Namespace
+from typing import Any
 
 from keras_bert.tasks.base.answers import likeliest_words, plain_labels
 from keras_bert.tasks.base.registry import TaskEntry, label_names, register_task
 from keras_bert.tasks.base.task_flags import GLUE, LABEL, LABEL_SEPARATOR, PAIR, TEXT
 
 
-def make_zero_shot(arguments, train):
-    """A classifier for entailment, to be trained on pairs, that will answer with any labels."""
+def make_zero_shot(arguments: Namespace, train: Any) -> Any:
+    """Make an untrained classifier for entailment; trained on pairs, it answers with any labels."""
     from keras_bert.tasks.classification.task import TextClassifier
     from keras_bert.tasks.zero_shot.task import ZeroShotClassifier
 

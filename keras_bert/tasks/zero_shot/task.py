@@ -1,15 +1,17 @@
-"""Texts and labels that no model was trained for → which label fits.
+"""Zero-shot classification: choose among labels that no model was trained on.
 
-`ZeroShotClassifier` turns each label into a sentence ("This text is about sport.") and asks a model that is there
-already: one for entailment whether the text says it, or one for similarity how near the two are, which needs no tuning
-at all. A room of its own because it is no model: it wraps a `TextClassifier` or a `SentenceEmbedder`, and its classes
-come with the question. Any language that the model's vocabulary has will do: the template is the user's.
+`ZeroShotClassifier` turns each label into a sentence ("This text is about sport."), and asks another task: a
+`TextClassifier` for entailment whether the text says so, or a `SentenceEmbedder` how similar the two are, which needs
+no fine-tuning. The template can be in any language of the model.
 """
 
 import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+import keras
 import numpy as np
 
 from keras_bert.checkpoint import load_labels
@@ -17,6 +19,7 @@ from keras_bert.checkpoint.hub import find_directory
 from keras_bert.data.inputs import as_rows
 from keras_bert.decoding.labels import Label, sigmoid, softmax, sort_labels
 from keras_bert.evaluation.reports import ClassificationReport, classification_report
+from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.tasks.base.class_labels import check_labels
 from keras_bert.tasks.base.saved_tasks import SETTINGS, read_settings
 from keras_bert.tasks.classification.task import TextClassifier
@@ -32,14 +35,14 @@ _CONTRADICTION = re.compile(r"contradict(s|ed|ion)?")
 
 
 class ZeroShotClassifier:
-    """A classifier whose classes are named when it is asked.
+    """A classifier whose classes are named at prediction time.
 
     Args:
         task: A `TextClassifier` with a class for entailment (by which `method` is `"entailment"`), or a
             `SentenceEmbedder` (`"similarity"`).
-        labels: The labels to choose from where `predict` is given none.
-        template: What is made of a label, with `{}` where it stands.
-        temperature: Of similarity: what cosines are divided by before softmax.
+        labels: The default labels of `predict`.
+        template: The sentence for a label, with `{}` in its place.
+        temperature: For similarity: cosines are divided by it before softmax.
 
     Example:
         ```python
@@ -62,7 +65,7 @@ class ZeroShotClassifier:
         if not found:
             raise TypeError(f"task is a {type(task).__name__}; expected a TextClassifier or a SentenceEmbedder.")
         if not temperature > 0:
-            raise ValueError(f"temperature={temperature!r}: expected a number over 0, such as 0.05.")
+            raise ValueError(f"temperature={temperature!r}: expected a number above 0, such as 0.05.")
         self.task, self.method, self.temperature = task, found[0], temperature
         self.template = _check_template(template)
         self._words = None if labels is None else _check_words(labels)
@@ -84,18 +87,18 @@ class ZeroShotClassifier:
         labels: Sequence[str] | Mapping[str, str] | None = None,
         template: str | None = None,
         temperature: float = 0.05,
-        **kwargs,
+        **kwargs: Any,
     ) -> "ZeroShotClassifier":
-        """On pretrained weights, a saved classifier for entailment, or a saved sentence embedder.
+        """Make a classifier from pretrained weights, a saved classifier for entailment, or a saved sentence embedder.
 
         Args:
-            directory_or_name: A model directory, or a name.
-            method: `"entailment"`, `"similarity"`, or `"auto"`: entailment where the directory has a class for it.
-            labels: The labels to choose from where `predict` is given none; a dictionary says by which words a label
-                stands in the template, e.g. `{"GetWeather": "the weather"}`.
-            template: What is made of a label; `None` is `"This text is about {}."`.
-            temperature: Of similarity.
-            kwargs: Settings of what is wrapped, e.g. `sequence_length`.
+            directory_or_name: A model directory, or the name of a model.
+            method: `"entailment"`, `"similarity"`, or `"auto"`: entailment if the directory has a class for it.
+            labels: The default labels of `predict`; a dictionary has the words of a label in the template, e.g.
+                `{"GetWeather": "the weather"}`.
+            template: The sentence for a label; `None` is `"This text is about {}."`.
+            temperature: For similarity, see the class.
+            kwargs: Settings of the wrapped task, e.g. `sequence_length`.
         """
         if method not in ("auto", *METHODS):
             raise ValueError(f"method={method!r}: expected 'auto', 'entailment' or 'similarity'.")
@@ -111,23 +114,31 @@ class ZeroShotClassifier:
         return cls(task, labels=labels, template=template or TEMPLATE, temperature=temperature)
 
     @classmethod
-    def _from_saved(cls, directory, method, labels, template):
+    def _from_saved(
+        cls,
+        directory: Path,
+        method: str,
+        labels: Sequence[str] | Mapping[str, str] | None,
+        template: str | None,
+    ) -> "ZeroShotClassifier":
         classifier = cls.load(directory)
         if method not in ("auto", classifier.method):
-            raise ValueError(f"{directory} holds a classifier by {classifier.method}, not by {method}.")
+            raise ValueError(
+                f"{directory} is a classifier by {classifier.method}, not by {method}; pass method='auto'."
+            )
         classifier.template = _check_template(template or classifier.template)
         classifier._words = classifier._words if labels is None else _check_words(labels)
         return classifier
 
     @property
     def labels(self) -> list[str] | None:
-        """The labels to choose from where `predict` is given none."""
+        """The default labels of `predict`."""
         return None if self._words is None else list(self._words)
 
     # === Training ===
 
-    def fit(self, x, y=None, **options):
-        """Fine-tune what is wrapped: a classifier on pairs with their classes (entailment …), an embedder on pairs.
+    def fit(self, x: Any, y: Any = None, **options: Any) -> FinetuneReport | keras.callbacks.History:
+        """Fine-tune the wrapped task: a classifier on pairs with their classes (entailment …), an embedder on pairs.
 
         Args:
             x, y, options: As for `TextClassifier.fit` or `SentenceEmbedder.fit`.
@@ -138,27 +149,27 @@ class ZeroShotClassifier:
 
     def predict(
         self,
-        texts,
+        texts: Any,
         labels: Sequence[str] | Mapping[str, str] | None = None,
         *,
         template: str | None = None,
         multi_label: bool = False,
         batch_size: int = 64,
     ) -> list:
-        """The labels with their probabilities, the likeliest first.
+        """Rank the labels by probability, the most likely first.
 
         Args:
             texts: Strings. One string gives one answer.
-            labels: The labels to choose from; `None` takes the classifier's own.
-            template: Instead of the classifier's own.
-            multi_label: Whether several labels may hold at once: each then has a probability by itself. By entailment
-                it is that against contradiction; by similarity, that the text is nearer to the template with the label
-                than to the template with nothing in it, which is rough: a good order, and many wrong labels over one
-                half.
-            batch_size: Texts at a time.
+            labels: The labels to choose from; `None` uses the default labels.
+            template: The sentence for a label; `None` uses the classifier's own.
+            multi_label: Whether several labels may be right: each then has a probability by itself. By entailment it is
+                relative to contradiction; by similarity it is the probability that the text is nearer to the template
+                with the label than to the empty template. The latter is rough: the order is good, but many wrong labels
+                have more than one half.
+            batch_size: Texts per batch.
 
         Returns:
-            For each text a list of `Label`, all of them.
+            For each text a list of `Label` with all labels.
         """
         if isinstance(texts, str):
             return self.predict([texts], labels, template=template, multi_label=multi_label, batch_size=batch_size)[0]
@@ -168,34 +179,43 @@ class ZeroShotClassifier:
 
     def evaluate(
         self,
-        x,
-        y=None,
+        x: Any,
+        y: Any = None,
         *,
         labels: Sequence[str] | Mapping[str, str] | None = None,
         template: str | None = None,
         columns: dict | None = None,
     ) -> ClassificationReport:
-        """Accuracy and F1 on labelled texts, in any form that `TextClassifier` takes.
+        """Measure accuracy and F1 on labelled texts, in any form that `TextClassifier` takes.
 
         Args:
             x: Texts, rows, a dataset or the path of a file.
             y: The labels of texts.
-            labels: The labels to choose from; `None` takes the classifier's own, or else those of the data.
-            template: Instead of the classifier's own.
+            labels: The labels to choose from; `None` uses the default labels, or those of the data.
+            template: The sentence for a label; `None` uses the classifier's own.
             columns: Columns of a file, as for `Task.fit`.
         """
         rows = as_rows(x, y, **(columns or {}))
         wrong = [row.row for row in rows if not isinstance(row.label, str | int) or row.pair is not None]
         if wrong:
-            raise ValueError(f"Row {wrong[0]} has a second text, or not one label; expected texts with a label each.")
+            raise ValueError(
+                f"Row {wrong[0]} has a second text, or not exactly one label; expected one text and one label."
+            )
         true = [str(label) for label in rows.labels]
         words = self._words if labels is None else _check_words(labels)
         words = words or _check_words(sorted(set(true)))
         names, probabilities = self._probabilities(rows.texts, words, template, False, 64)
         return classification_report(true, [names[place] for place in probabilities.argmax(-1)], names=names)
 
-    def _probabilities(self, texts, labels, template, multi_label, batch_size):
-        """The names of the labels, and `[texts, labels]`."""
+    def _probabilities(
+        self,
+        texts: list[str],
+        labels: Sequence[str] | Mapping[str, str] | None,
+        template: str | None,
+        multi_label: bool,
+        batch_size: int,
+    ) -> tuple[list[str], np.ndarray]:
+        """The names of the labels, and probabilities `[texts, labels]`."""
         words = self._words if labels is None else _check_words(labels)
         if words is None:
             raise ValueError(
@@ -211,29 +231,32 @@ class ZeroShotClassifier:
             scores = self._near(texts, sentences, template.format("") if multi_label else None, batch_size)
         return list(words), (sigmoid if multi_label else softmax)(scores.astype(np.float64))
 
-    def _entailed(self, texts, sentences, multi_label, batch_size):
+    def _entailed(self, texts: list[str], sentences: list[str], multi_label: bool, batch_size: int) -> np.ndarray:
         pairs = [(text, sentence) for text in texts for sentence in sentences]
-        logits = self.task.logits(pairs, batch_size=batch_size)
-        chosen = logits[:, self._entailment]
-        others = np.delete(logits, self._entailment, axis=1)
+        classifier: Any = self.task
+        entailment: Any = self._entailment
+        logits = classifier.logits(pairs, batch_size=batch_size)
+        chosen = logits[:, entailment]
+        others = np.delete(logits, entailment, axis=1)
         if multi_label and self._contradiction is not None:
             chosen = chosen - logits[:, self._contradiction]
         elif multi_label or others.shape[1] == 1:
-            # Of two classes the difference counts: both numbers may move together from pair to pair.
+            # With two classes only the difference counts: both logits may shift together from pair to pair.
             top = others.max(axis=1)
             chosen = chosen - (top + np.log(np.exp(others - top[:, None]).sum(axis=1)))
         return chosen.reshape(len(texts), len(sentences))
 
-    def _near(self, texts, sentences, nothing, batch_size):
-        cosines = self.task.similarity(texts, sentences, batch_size=batch_size)
+    def _near(self, texts: list[str], sentences: list[str], nothing: str | None, batch_size: int) -> np.ndarray:
+        embedder: Any = self.task
+        cosines = embedder.similarity(texts, sentences, batch_size=batch_size)
         if nothing is not None:
-            cosines = cosines - self.task.similarity(texts, [nothing], batch_size=batch_size)
+            cosines = cosines - embedder.similarity(texts, [nothing], batch_size=batch_size)
         return cosines / self.temperature
 
     # === Directories ===
 
     def save(self, directory: str | os.PathLike) -> None:
-        """Write what is wrapped, and with it labels and template."""
+        """Write the wrapped task, with labels and template, to a directory."""
         settings = {
             "task": self.name,
             "wraps": self.task.all_settings(),
@@ -248,31 +271,31 @@ class ZeroShotClassifier:
         """Open what `save` wrote."""
         settings = read_settings(directory)
         if settings.pop("task") != cls.name:
-            raise ValueError(f"{directory} holds another task; open it with load_task, or wrap it by from_pretrained.")
+            raise ValueError(f"{directory} is another task; open it with load_task, or wrap it with from_pretrained.")
         wrapped = settings.pop("wraps")
         kinds = {kind.name: kind for kind in METHODS.values()}
         return cls(kinds[wrapped.pop("task")].from_directory(directory, wrapped), **settings)
 
 
-def _find_class(labels, pattern):
-    """The place of the class that a pattern names, however it is spelt; `not_entailment` is none."""
+def _find_class(labels: Sequence[str], pattern: re.Pattern[str]) -> int | None:
+    """The index of the class that matches a pattern in any spelling; `not_entailment` does not match entailment."""
     for place, label in enumerate(labels):
         if pattern.fullmatch(re.sub(r"[\W_]", "", label.lower())):
             return place
     return None
 
 
-def _check_template(template):
+def _check_template(template: str) -> str:
     try:
         said = {template.format(word) for word in ("a", "b")}
     except (IndexError, KeyError, ValueError):
-        said = {}
+        said = set()
     if len(said) != 2:
-        raise ValueError(f"template={template!r}: expected a sentence with {{}} where the label stands.")
+        raise ValueError(f"template={template!r}: expected a sentence with {{}} in the place of the label.")
     return template
 
 
-def _check_words(labels):
+def _check_words(labels: Sequence[str] | Mapping[str, str]) -> dict[str, str]:
     """The words of each label."""
     names = check_labels(list(labels) if isinstance(labels, Mapping) else labels, "single_label")
     words = [str(labels[name]) for name in labels] if isinstance(labels, Mapping) else names

@@ -68,10 +68,10 @@ def test_the_schedule_is_tfmots_and_its_last_cut_falls_on_the_last_step():
     ("options", "words"),
     [
         ({"sparsity": 1.0}, "the share of zeros, between 0 and 1"),
-        ({"begin": 4, "end": 4}, "the training has 4 steps; expected 0 ≤ begin < end ≤ 4"),
-        ({"begin": 0, "end": 9}, "More epochs or a smaller batch_size"),
+        ({"begin": 4, "end": 4}, "expected 0 ≤ begin < end ≤ 4, the steps of the training"),
+        ({"begin": 0, "end": 9}, "more epochs or a smaller batch_size"),
         ({"begin": 1, "end": 3, "frequency": 5}, "expected 1 to 2, the steps from begin to end"),
-        ({"recipe": "lora"}, "pruning has to train all weights"),
+        ({"recipe": "lora"}, "pruning trains all weights"),
     ],
 )
 def test_what_cannot_be_pruned_is_said(options, words):

@@ -293,7 +293,7 @@ def add_integers(file):
     result.quantization.scale = np.array([1e-20], np.float32)
 
 
-NAMED = r"tensor \d+, '.+': it has "  # which tensor, and what is wrong
+NAMED = r"Tensor \d+, '.+': It has "  # which tensor, and what is wrong
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def bomb(*, graphs=1, tensors=1, name=0, scales=0):
 @pytest.mark.parametrize(
     ("parts", "words"),
     [
-        ({"tensors": 300, "name": 1 << 20}, "a name has 1,048,576 bytes"),
+        ({"tensors": 300, "name": 1 << 20}, "A name has 1,048,576 bytes"),
         ({"tensors": 50_000, "name": 4000}, "points at some of them often"),
         ({"tensors": 40, "scales": 1 << 19}, "points at some of them often"),
         ({"tensors": 5_000, "graphs": 200}, "points at some of them often"),

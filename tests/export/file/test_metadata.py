@@ -170,7 +170,7 @@ def test_classifier_without_probabilities_is_refused():
 def test_buffers_behind_the_flatbuffer_are_refused(plain):
     file = tflite.ModelT.InitFromPackedBuf(plain, 0)
     file.buffers[2].offset, file.buffers[2].size, file.buffers[2].data = 4096, 64, None
-    with pytest.raises(ValueError, match="Buffer 2 is stored behind the flatbuffer.*inline first"):
+    with pytest.raises(ValueError, match="Buffer 2 is stored after the flatbuffer.*inline first"):
         add_metadata(pack_file(file), **SETTINGS)
 
 
@@ -180,7 +180,7 @@ def test_weights_in_other_files_are_refused(plain):
     assert list(vars(file))[8:] == ["externalBufferGroups", "externalBuffers"]
     assert list(vars(tflite.BufferT())) == ["data", "offset", "size"]
     file.externalBuffers = [tflite.ExternalBufferT()]
-    with pytest.raises(ValueError, match="weights are in files of their own"):
+    with pytest.raises(ValueError, match="weights are in separate files"):
         add_metadata(pack_file(file), **SETTINGS)
 
 
@@ -236,7 +236,7 @@ def test_plain_and_foreign_files_are_errors(plain, described, tmp_path):
 @pytest.mark.parametrize("missing", ["vocab.txt", "keras_bert_task.json"])
 def test_missing_files_are_named(described, missing):
     files, content = archive_of(described)
-    with pytest.raises(ValueError, match=f"it has no {missing}"):
+    with pytest.raises(ValueError, match=f"It has no {missing}"):
         read_metadata(with_files(content, [(name, files[name]) for name in files if name != missing]))
 
 

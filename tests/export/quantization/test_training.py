@@ -255,7 +255,7 @@ def test_ranges_of_other_weights_are_refused(tmp_path):
     with pytest.raises(ValueError, match="trained for static_int8, and its weights were changed since.*= None"):
         convert(task, tmp_path / "model.tflite", recipe="static_int8")
     task.quantization = None
-    with pytest.raises(ValueError, match="measures activations and has no data.*train_quantized"):
+    with pytest.raises(ValueError, match="needs calibration data.*train_quantized"):
         convert(task, tmp_path / "model.tflite", recipe="static_int8")
     assert not (tmp_path / "model.tflite").exists()
 

@@ -208,7 +208,7 @@ def test_vectors_of_windows_are_joined():
     ("name", "changes", "message"),
     [
         ("relation", {"markers": ["[unused1]"] * 4}, "expected four different tokens"),
-        ("relation", {"markers": ["[unused1]", "nowhere", "the", "a"]}, "'nowhere' is not one of"),
+        ("relation", {"markers": ["[unused1]", "nowhere", "the", "a"]}, "no token 'nowhere' among"),
         ("relation", {"markers": "[unused1]"}, "expected a list of 4"),
         ("similarity", {"normalize": "yes"}, "normalize='yes'; expected true or false"),
         ("intent_slots", {"tags": ["song"]}, "expected tags of words"),

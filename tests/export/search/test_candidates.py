@@ -72,7 +72,7 @@ def test_all_candidates_have_the_lengths_that_an_app_takes(asked, kinds):
     found = list_candidates(new_classifier(), examples=500, row_lengths=[5], lengths=asked)
     assert {candidate.lengths for candidate in found} == kinds
     assert {candidate.model.stage for candidate in found} == {"quantize", "trim", "layers", "distill", "qat"}
-    with pytest.raises(ValueError, match="lengths='short': expected 'dynamic', 'fixed', or numbers"):
+    with pytest.raises(ValueError, match="lengths='short'; expected 'dynamic', 'fixed', or numbers"):
         list_candidates(new_classifier(), examples=0, lengths="short")
 
 
@@ -116,7 +116,7 @@ def test_lean_students_keep_a_part_of_everything():
         ({"sizes": (("num_layers", 1),)}, "has no training"),
         ({"sizes": (("num_layers", 1),), "layers": 1, "training": Recipe()}, "one of the two"),
         ({"sizes": (("hidden_dim", 8),), "heads": 1, "neurons": 8, "training": Recipe()}, "sizes and heads, neurons"),
-        ({"start": ModelPlan(), "trim": 1}, "belongs to its own plan"),
+        ({"start": ModelPlan(), "trim": 1}, "put those into the plan of start"),
     ],
 )
 def test_plans_that_contradict_themselves(wrong, words):

@@ -128,12 +128,12 @@ def test_is_verified_with_the_task(artifact):
 
 
 def test_what_cannot_be_served(tmp_path):
-    with pytest.raises(ValueError, match=r"decodings\['luck'\]: sampler='top_k'; a server takes 'greedy' or 'beam'"):
+    with pytest.raises(ValueError, match=r"sampler='top_k' in decodings\['luck'\]; expected 'greedy' or 'beam'"):
         save_serving(the_task(), tmp_path / "writer", decodings={"luck": {"sampler": "top_k"}})
-    with pytest.raises(ValueError, match="max_length=9: a served text has at most target_length=8 tokens"):
+    with pytest.raises(ValueError, match="max_length=9; expected at most target_length=8"):
         save_serving(the_task(), tmp_path / "writer", decodings={"long": {"max_length": 9}})
     classifier = TextClassifier.from_pretrained(tiny_tasks.pretrained_directory(), labels=["a", "b"])
-    with pytest.raises(ValueError, match="decodings= is for tasks that write; 'classification' does not"):
+    with pytest.raises(ValueError, match="decodings=, which is for tasks that write; 'classification' does not"):
         save_serving(classifier, tmp_path / "classes", decodings={})
     assert list(served_variants(None)) == ["generate", "generate_beam"]
     assert not list(tmp_path.rglob("saved_model.pb"))

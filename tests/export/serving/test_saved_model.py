@@ -424,7 +424,7 @@ def test_existing_version_is_kept(task, artifact):
 
 @pytest.mark.parametrize("version", [0, -1, "1", 1.0, True, 2**63])
 def test_version_is_a_positive_integer(task, tmp_path, version):
-    with pytest.raises(ValueError, match="version=.*: expected a positive integer"):
+    with pytest.raises(ValueError, match="version=.*; expected a positive integer"):
         save_serving(task, tmp_path, version=version)
 
 
@@ -433,15 +433,15 @@ def test_what_cannot_be_served_is_named(task, tmp_path):
         save_serving(task.model, tmp_path / "x")
     with pytest.raises(ValueError, match="reads long texts in windows.*first 16 tokens.*long_texts='cut'"):
         save_serving(make_task(long_texts="windows"), tmp_path / "x")
-    with pytest.raises(ValueError, match="inputs='both': the task 'classification' takes 'texts' or 'pairs'"):
+    with pytest.raises(ValueError, match="inputs='both'; the task 'classification' takes 'texts' or 'pairs'"):
         save_serving(task, tmp_path / "x", inputs="both")
     with pytest.raises(ValueError, match="name would be 'my model'; pass name="):
         save_serving(task, tmp_path / "my model")
     with pytest.raises(ValueError, match="expected a list of at least one text"):
         save_serving(task, tmp_path / "x", warmup_texts=[])
-    with pytest.raises(ValueError, match="warmup_texts has"):
+    with pytest.raises(ValueError, match="in warmup_texts"):
         save_serving(task, tmp_path / "x", warmup_texts=[("a", "b", "c")])
-    with pytest.raises(ValueError, match="a server takes at most 6,400"):
+    with pytest.raises(ValueError, match="pass at most 6,400"):
         save_serving(task, tmp_path / "x", warmup_texts=["a"] * 6_401)
     with pytest.raises(ValueError, match="expected increasing positive integers"):
         save_serving(task, tmp_path / "x", batch_sizes=(8, 4))

@@ -115,7 +115,7 @@ def test_a_module_may_be_loaded_again():
 def test_what_is_no_task_is_refused():
     with pytest.raises(TypeError, match=r"expected an export\.ExportedTask"):
         register_export("tone")
-    with pytest.raises(TypeError, match="expected a subclass of export's Reader"):
+    with pytest.raises(TypeError, match="expected a subclass of export.Reader"):
         ExportedTask(name="tone", reader=str)
     with pytest.raises(ValueError, match="expected the task's name"):
         ExportedTask(name="", reader=ToneReader)

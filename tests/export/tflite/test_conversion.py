@@ -182,21 +182,21 @@ def test_outputs_far_below_zero_are_compared_too(tmp_path):
 
 def test_what_cannot_be_converted_is_named(task, tmp_path):
     path = tmp_path / "model.tflite"
-    with pytest.raises(ValueError, match="recipe='static_int8' measures activations and has no data; pass calibration"):
+    with pytest.raises(ValueError, match="The recipe 'static_int8' needs calibration data; pass calibration"):
         export.convert(task, path, recipe="static_int8", lengths=8)
     with pytest.raises(ValueError, match="a model has no tokenizer; pass the task"):
         export.convert(task.model, path, recipe="static_int8", lengths=8, calibration=["a text"])
-    with pytest.raises(ValueError, match="calibration gave a dictionary with ids; expected model inputs"):
+    with pytest.raises(ValueError, match="calibration data has a dictionary with ids; expected model inputs"):
         export.convert(task, path, recipe="static_int8", lengths=8, calibration=[{"ids": [[1]]}])
-    with pytest.raises(ValueError, match="calibration has no rows"):
+    with pytest.raises(ValueError, match="calibration data has no rows"):
         export.convert(task, path, recipe="static_int8", lengths=8, calibration=[])
-    with pytest.raises(ValueError, match=r"lengths=\(16, 33\): expected one or more sequence lengths from 3 to 32"):
+    with pytest.raises(ValueError, match=r"lengths=\(16, 33\); expected one or more sequence lengths from 3 to 32"):
         export.convert(task, path, lengths=(16, 33))
-    with pytest.raises(ValueError, match="lengths='long': expected"):
+    with pytest.raises(ValueError, match="lengths='long'; expected"):
         export.convert(task, path, lengths="long")
     with pytest.raises(ValueError, match="Expected a task or a functional model with outputs by name; got str"):
         export.convert("model", path)
-    with pytest.raises(ValueError, match="length=64: expected 4 to 32"):
+    with pytest.raises(ValueError, match="length=64; expected 4 to 32"):
         convert_strings(task, path, length=64)
     assert list(tmp_path.iterdir()) == []
 
@@ -245,7 +245,7 @@ def test_buffers_behind_the_flatbuffer_are_put_inline(dynamic):
         for one in (content, inline)
     )
     np.testing.assert_array_equal(before, after)
-    with pytest.raises(ValueError, match="a buffer ends at byte"):
+    with pytest.raises(ValueError, match="A buffer ends at byte"):
         parse(outside[:-1])
 
 

@@ -235,14 +235,14 @@ def test_a_package_has_the_file_and_golden_texts(files, tmp_path, monkeypatch):
 
 def test_what_cannot_be_converted(tmp_path):
     path, task = tmp_path / "model.tflite", the_task()
-    with pytest.raises(ValueError, match="measures activations beforehand, which a file that writes cannot"):
+    with pytest.raises(ValueError, match="needs calibration, which files that write do not support"):
         export.convert(task, path, recipe="static_int8")
     for lengths in ("dynamic", None, 2, (12, 25), ()):
-        with pytest.raises(ValueError, match=r"from 3 to 24: sequence_length=32 without target_length=8"):
+        with pytest.raises(ValueError, match=r"from 3 to 24, which is sequence_length=32 without target_length=8"):
             export.convert(task, path, lengths=lengths)
-    with pytest.raises(ValueError, match="num_beams=1: expected 2 or more"):
+    with pytest.raises(ValueError, match="num_beams=1; expected a whole number of at least 2"):
         export.convert(task, path, num_beams=1)
-    with pytest.raises(ValueError, match="calibration= is for tasks that read"):
+    with pytest.raises(ValueError, match="calibration=, which tasks that write do not use"):
         export.convert(task, path, calibration=["w1"])
     classifier = TextClassifier.from_pretrained(tiny_tasks.pretrained_directory(), labels=["a", "b"])
     with pytest.raises(ValueError, match="num_beams=2 is for tasks that write; TextClassifier does not"):
@@ -259,9 +259,9 @@ def test_what_cannot_be_written(write, files):
         with pytest.raises(ValueError, match=error):
             write(texts)
     assert write([]) == []
-    with pytest.raises(ValueError, match="max_length=9: the file has room for 8 tokens"):
+    with pytest.raises(ValueError, match="max_length=9; the file writes at most 8 tokens"):
         write("w1", max_length=9)
-    with pytest.raises(TypeError, match="a device takes a name"):
+    with pytest.raises(TypeError, match="expected a name on a device"):
         write("w1", sampler=object())
     with pytest.raises(ValueError, match="Beams cannot be streamed"):
         next(write.stream("w1", sampler="beam"))

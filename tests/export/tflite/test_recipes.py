@@ -150,14 +150,14 @@ def test_recipes_are_values():
     assert find_recipe("weight_int4") is RECIPES["weight_int4"]
     assert find_recipe(Recipe("mine")) == Recipe("mine")
     assert all(LARGEST_ERROR[name] < recipe.tolerance for name, recipe in RECIPES.items())
-    with pytest.raises(ValueError, match="recipe='int3' is unknown; choose one of float32, float16"):
+    with pytest.raises(ValueError, match="recipe='int3'; expected one of float32, float16"):
         find_recipe("int3")
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"weights": "int3"}, "weights='int3' with activations='float32': expected float32 with float32;"),
+        ({"weights": "int3"}, "weights='int3' with activations='float32'; expected float32 with float32;"),
         ({"weights": "int4"}, "weights='int4' with activations='float32'"),
         ({"tables": "int3"}, "tables='int3'"),
         ({"calibration": "maybe"}, "calibration='maybe'"),

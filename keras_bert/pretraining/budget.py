@@ -1,0 +1,237 @@
+"""A time to train in → the number of steps: measures a run's step, evaluation and saving on its real shapes.
+
+Takes a phase and a number of seconds, gives the phase with `steps` and `save_every` by which its learning rate has
+fallen to 0 when the time is over. The decision is kept as `budget.json` in the run's directory, so that a run that is
+started again keeps to it.
+"""
+
+import dataclasses
+import gc
+import json
+import math
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from keras_bert.checkpoint import load_model, save_pretrained
+from keras_bert.model.config import BertConfig
+from keras_bert.model.encoder import encoder_config
+from keras_bert.pretraining.batches import token_counts, training_batches, validation_batches
+from keras_bert.pretraining.plan import Phase, PretrainingPlan
+from keras_bert.pretraining.run import compiled_model, plain_model
+from keras_bert.system.atomic_files import write_whole
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.training.devices import choose_devices
+from keras_bert.training.resume import save_state
+
+FILE = "budget.json"
+
+_CHECKS = 20  # times that a run is measured and saved, at most
+_CHECKED_SHARE = 0.05  # of the time that this may take
+_RESERVE = 0.03  # of the time, for steps that are slower than those that were measured
+_AT_ONCE = 8  # steps per execution, which `save_every` is to be a multiple of
+_LEAST_EXECUTIONS = 3
+_MEASURED_SHARE = 0.01  # of the budget
+_MEASURED_SECONDS = (3.0, 60.0)  # at least, at most
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Timings:
+    """What was measured, in seconds.
+
+    Args:
+        step: One training step.
+        check: One evaluation, where there is one, and one saved state.
+        once: What a run does once: compiling, the first reading of the validation examples, saving the model.
+    """
+
+    step: float
+    check: float
+    once: float
+
+
+def fit_to_budget(
+    phase: Phase,
+    output: str | os.PathLike,
+    config: BertConfig | None,
+    tokenizer: BertTokenizer,
+    budget: float,
+    *,
+    save_every: int | None = None,
+    start_from: str | os.PathLike | None = None,
+    spent: float = 0.0,
+    verbose: bool = True,
+) -> Phase:
+    """The phase with as many steps as end within a number of seconds, evaluation and saving included.
+
+    Args:
+        phase: The run, with any number of steps in its plan.
+        output: Its directory, as for `pretrain`. A decision that is there already is kept.
+        config, tokenizer, start_from: As for `pretrain`.
+        budget: Seconds from the start of the command to the saved model.
+        save_every: Steps between two saved states; `None` measures and saves up to 20 times.
+        spent: Seconds that are over already, for making examples, say.
+        verbose: Whether to print what was decided.
+
+    Example:
+        ```python
+        phase = Phase(examples="examples", plan=PretrainingPlan(steps=500), validation="validation")
+        phase = fit_to_budget(phase, "my-bert", config, tokenizer, budget=3600)
+        pretrain(phase.examples, "my-bert", config, tokenizer, phase.plan, validation=phase.validation)
+        ```
+    """
+    output = Path(output)
+    if phase.plan.growth:
+        raise ValueError(f"growth={phase.plan.growth} goes by steps; give their number instead of a budget.")
+    decision: dict[str, Any] | None = _stored_decision(output, budget)
+    if decision is None:
+        began = time.monotonic()
+        timings = _measure(phase, output, config, tokenizer, budget, start_from)
+        left = budget - spent - (time.monotonic() - began)
+        steps, every = count_steps(timings, left, budget=budget, save_every=save_every)
+        decision = {"budget": budget, "steps": steps, "save_every": every, "seconds": _rounded(timings)}
+        write_whole(output / FILE, json.dumps(decision, indent=2) + "\n")
+    if verbose:
+        seconds = decision["seconds"]
+        print(
+            f"{'budget':<20} {budget:,.0f} s: {decision['steps']:,} steps of {seconds['step']:.3g} s; measured and "
+            f"saved every {decision['save_every']:,} steps, in {seconds['check']:.3g} s"
+        )
+    plan = dataclasses.replace(phase.plan, steps=decision["steps"], save_every=decision["save_every"])
+    return dataclasses.replace(phase, plan=plan)
+
+
+def count_steps(
+    timings: Timings, seconds: float, *, budget: float | None = None, save_every: int | None = None
+) -> tuple[int, int]:
+    """The steps that fit into a time, and after how many of them to measure and save.
+
+    Args:
+        timings: What was measured.
+        seconds: What is left for the run.
+        budget: What was asked for, to name it in an error.
+        save_every: The steps between two saved states, where that is decided already.
+
+    Example:
+        >>> count_steps(Timings(step=0.1, check=2.0, once=20.0), 3600)
+        (34240, 1712)
+    """
+    left = (seconds - timings.once) * (1 - _RESERVE)
+    if save_every is None:
+        most = max(1, int(min(_CHECKS, _CHECKED_SHARE * left / max(timings.check, 1e-9))))
+        choices = [
+            (int((left / n - timings.check) / timings.step) // _AT_ONCE * _AT_ONCE, n) for n in range(1, most + 1)
+        ]
+        longest = max((every * n for every, n in choices), default=0)
+        # As often as it costs next to nothing, by rounding either.
+        good = [choice for choice in choices if choice[0] * choice[1] >= (1 - _CHECKED_SHARE) * longest]
+        every, checks = good[-1] if good else (0, 0)
+    else:
+        every = save_every
+        checks = int(left / (every * timings.step + timings.check))
+    if every < 1 or checks < 1:
+        least = (save_every or _AT_ONCE) * timings.step + timings.check
+        missing = least / (1 - _RESERVE) + timings.once - seconds
+        raise ValueError(
+            f"The budget of {budget or seconds:,.0f} s is too short: {max(0.0, seconds):,.0f} s of it are left after "
+            f"making examples and measuring a step, and one evaluation with the steps before it takes "
+            f"{least + timings.once:,.0f} s. Give at least {math.ceil((budget or seconds) + missing):,} s."
+        )
+    return every * checks, every
+
+
+# === Measuring ===
+
+
+class _StepClock(keras.callbacks.Callback):
+    """Seconds at the end of every execution; ends the training when enough are measured."""
+
+    def __init__(self, seconds: float):
+        super().__init__()
+        self.seconds, self.began = seconds, time.monotonic()
+        self.steps: list[int] = []
+        self.times: list[float] = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.steps.append(batch + 1)
+        self.times.append(time.monotonic() - self.began)
+        measured = self.times[-1] - self.times[0]
+        if len(self.times) > _LEAST_EXECUTIONS and measured >= self.seconds:
+            self.model.stop_training = True
+
+    @property
+    def step(self) -> float:
+        """Seconds of a step, without the first execution, which compiles."""
+        return (self.times[-1] - self.times[0]) / (self.steps[-1] - self.steps[0])
+
+    @property
+    def compilation(self) -> float:
+        return max(0.0, self.times[0] - self.steps[0] * self.step)
+
+
+def _measure(phase, output, config, tokenizer, budget, start_from):
+    config = encoder_config(load_model(start_from)[0]) if config is None else config
+    devices = choose_devices(phase.plan.strategy, precision=phase.plan.precision)
+    if devices.num_workers > 1:
+        raise ValueError(
+            f"A budget is measured by one process, and this run has {devices.num_workers}, which have to agree; give "
+            "the number of steps instead."
+        )
+    plan = _measured_plan(phase.plan, config)
+    low, high = _MEASURED_SECONDS
+    clock = _StepClock(min(high, max(low, _MEASURED_SHARE * budget)))
+    with devices.scope():
+        model = compiled_model(phase.examples, config, plan, devices, token_counts(phase.examples, tokenizer))
+        batches = devices.distribute(
+            training_batches(phase.examples, config, tokenizer, plan, devices=devices), batch_size=plan.batch_size
+        )
+        model.fit(batches, steps_per_epoch=plan.save_every, shuffle=False, verbose=0, callbacks=[clock])
+        first, later = 0.0, 0.0
+        if phase.validation is not None:
+            checks = validation_batches(phase.validation, config, tokenizer, plan, replicas=devices.num_replicas)
+            checks = devices.distribute(checks)
+            first, later = (_seconds(model.evaluate, checks, verbose=0) for _ in range(2))
+        scratch = output / ".budget"
+        saving = _seconds(save_state, model, scratch / "state", step=0)
+        once = _seconds(save_pretrained, plain_model(model, config), scratch / "model", tokenizer=tokenizer)
+        shutil.rmtree(scratch, ignore_errors=True)
+    del model
+    gc.collect()
+    return Timings(step=clock.step, check=later + saving, once=clock.compilation + max(0.0, first - later) + once)
+
+
+def _measured_plan(plan: PretrainingPlan, config: BertConfig) -> PretrainingPlan:
+    """So long that measuring ends by time and not by the number of steps."""
+    return dataclasses.replace(plan.for_config(config), steps=_AT_ONCE * 10**6, save_every=_AT_ONCE * 10**6)
+
+
+def _seconds(run, *arguments, **options) -> float:
+    began = time.monotonic()
+    run(*arguments, **options)
+    return time.monotonic() - began
+
+
+def _rounded(timings: Timings) -> dict[str, Any]:
+    return {name: float(f"{value:.4g}") for name, value in dataclasses.asdict(timings).items()}
+
+
+def _stored_decision(output, budget):
+    path = output / FILE
+    if not path.exists():
+        if list((output / "state").glob("step-*")):
+            raise ValueError(
+                f"{output} was begun with a number of steps, not with a budget; go on with that number, or take "
+                "another directory."
+            )
+        return None
+    decision = json.loads(path.read_text(encoding="utf-8"))
+    if decision["budget"] != budget:
+        raise ValueError(
+            f"{output} was begun with a budget of {decision['budget']:,.0f} s ({decision['steps']:,} steps), not "
+            f"{budget:,.0f} s; go on with that one, or take another directory."
+        )
+    return decision
