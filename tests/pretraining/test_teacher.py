@@ -23,6 +23,7 @@ from keras_bert.pretraining.report import write_report
 from keras_bert.pretraining.run import pretrain
 from keras_bert.pretraining.teacher import cache as teacher_cache
 from keras_bert.pretraining.teacher.alignment import Alignment
+from keras_bert.pretraining.teacher.batches import StudentBatches
 from keras_bert.pretraining.teacher.cache import TeacherCache
 from keras_bert.pretraining.teacher.hidden_states import TeacherOutputs, load_teacher
 from keras_bert.pretraining.teacher.initial_weights import start_from_teacher
@@ -329,6 +330,27 @@ def test_chunks_are_whole_named_and_made_again(teacher, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("*chunk-000003*"))
 
 
+def test_the_mask_rate_falls_and_masks_go_by_seed_and_step(singles):
+    teacher = Teacher(model="m", sentence=0, mlm=1.0)
+    targets = Targets.find(teacher, TEACHER_CONFIG, CONFIG)
+    plan = replace(SHORT, mask_rate=0.5, final_mask_rate=0.1)
+    alignment = Alignment(TOKENIZER, TOKENIZER)
+    batches = StudentBatches(singles, TOKENIZER, plan, teacher, targets, alignment, next_sentence=False)
+    rows = rows_of([" ".join(WORDS[:20])] * 16, length=32)
+    taught = (rows, {"hidden_3": np.zeros((16, 32, 48), np.float16)}, np.full(16, 22, np.int32))
+
+    def masks(data):
+        return [(inputs["token_ids"].numpy(), weights["mlm_logits"].numpy()) for inputs, _, weights in data]
+
+    whole = masks(batches.training(lambda: iter([taught] * 5)))
+    for (tokens, _), (same, _) in zip(whole[3:], masks(batches.training(lambda: iter([taught] * 2), 3)), strict=True):
+        np.testing.assert_array_equal(tokens, same)
+    counts = [weights.sum(axis=1).mean() for _, weights in whole]
+    np.testing.assert_allclose(counts, [10, 8, 6, 4, 2], atol=0.01)
+    ((_, measured),) = masks(batches.validation(lambda: iter([taught])))
+    np.testing.assert_allclose(measured.sum(axis=1).mean(), 2, atol=0.01)
+
+
 def test_a_saved_task_can_teach(tmp_path):
     from keras_bert.tasks.classification.task import TextClassifier
 
@@ -416,6 +438,8 @@ def test_bad_runs_say_what_is_wrong(singles, teacher, place, tmp_path):
     short = write_teacher(place / "short", TEACHER_CONFIG.replace(max_sequence_length=16))
     with pytest.raises(ValueError, match="Rows have 32 tokens, and the teacher reads at most 16"):
         teach(singles, short, tmp_path / "f", plan=SHORT)
+    with pytest.raises(ValueError, match="growth=.*has all its blocks from the start"):
+        teach(singles, teacher, tmp_path / "i", plan=replace(SHORT, growth=((1, 2),)))
     with pytest.raises(ValueError, match="config=None"):
         pretrain(singles, tmp_path / "g", None, TOKENIZER, SHORT, teacher=teacher)
     (place / "bare").mkdir()

@@ -237,9 +237,7 @@ def _teacher(arguments):
     if arguments.phases is not None:
         raise ValueError("--phases and --teacher: a teacher teaches in one phase; go on with --start-from afterwards.")
     if arguments.budget is not None:
-        raise ValueError(
-            "--budget and --teacher: the teacher's time is not measured; give --steps instead."
-        )
+        raise ValueError("--budget and --teacher: the teacher's time is not measured; give --steps instead.")
     if arguments.grow:
         raise ValueError(
             "--grow and --teacher: a student of a teacher has all its blocks from the start; leave out one of the two."

@@ -6,6 +6,7 @@ student's pieces, so the text itself is not needed.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,7 +40,9 @@ class Alignment:
         'words'
     """
 
-    def __init__(self, student: BertTokenizer, teacher: BertTokenizer, kind: str = "auto", *, max_length: int = 512):
+    def __init__(
+        self, student: BertTokenizer, teacher: BertTokenizer, kind: str = "auto", *, max_length: int = 512
+    ) -> None:
         self.student, self.teacher, self.max_length = student, teacher, max_length
         ids = {token: index for index, token in enumerate(teacher.vocabulary)}
         missing = [token for token in student.vocabulary if token not in ids and token not in SPECIAL_TOKENS]
@@ -59,7 +62,7 @@ class Alignment:
         }
         self._spelled: dict[bytes, np.ndarray] = {}
 
-    def describe(self) -> dict:
+    def describe(self) -> dict[str, Any]:
         """What decides about the teacher's rows, ready for JSON."""
         tokenizers = {
             who: {"vocabulary_sha256": hash_vocabulary(tokenizer.vocabulary), **_rules(tokenizer)}
@@ -131,7 +134,7 @@ class Alignment:
                 pieces[index] = flat[first:end] if end > first else pieces[index]
         return pieces
 
-    def _spell(self, words):
+    def _spell(self, words: dict[bytes, np.ndarray]) -> None:
         """Cut the words that were not seen yet into the teacher's pieces."""
         new, texts = [], []
         for key, ids in words.items():
@@ -150,5 +153,5 @@ class Alignment:
             self._spelled[key] = flat[first:end].astype(np.int32) if end > first else unknown
 
 
-def _rules(tokenizer):
+def _rules(tokenizer: BertTokenizer) -> dict[str, Any]:
     return {name: value for name, value in tokenizer.get_config().items() if name != "vocabulary"}

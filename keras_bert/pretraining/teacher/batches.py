@@ -72,7 +72,7 @@ class StudentBatches:
         alignment: Alignment,
         *,
         next_sentence: bool,
-    ):
+    ) -> None:
         self.examples, self.tokenizer, self.plan = examples, tokenizer, plan
         self.teacher, self.targets, self.alignment = teacher, targets, alignment
         self.next_sentence = next_sentence
@@ -103,7 +103,7 @@ class StudentBatches:
             data = mask_batches(data, masking, seed=self.plan.seed, start=start, rate=rate)
         return prompt(data.map(self._labelled).prefetch(4))
 
-    def _flat(self, taught):
+    def _flat(self, taught: TaughtRows) -> dict[str, np.ndarray]:
         """All arrays of a batch by name, with what can be said of units before masking."""
         rows, vectors, counts = taught
         texts = rows["padding_mask"]
@@ -119,8 +119,12 @@ class StudentBatches:
         flat = {name: np.asarray(value, _dtype(value)) for name, value in rows.items()}
         return {**flat, **{f"teacher_{name}": value for name, value in vectors.items()}, "unit_weights": weights}
 
-    def _labelled(self, batch):
-        inputs, labels, weights = {name: batch[name] for name in _INPUTS}, {}, {}
+    def _labelled(
+        self, batch: dict[str, tf.Tensor]
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        inputs = {name: batch[name] for name in _INPUTS}
+        labels: dict[str, tf.Tensor] = {}
+        weights: dict[str, tf.Tensor] = {}
         if self.teacher.mlm:
             sampled = self.plan.negatives is not None
             inputs, labels, weights = features_and_labels(batch, next_sentence=self.next_sentence, sampled=sampled)
@@ -142,5 +146,5 @@ class StudentBatches:
         return inputs, labels, weights
 
 
-def _dtype(values):
+def _dtype(values: np.ndarray) -> str:
     return "float32" if values.dtype.kind == "f" else "int32"

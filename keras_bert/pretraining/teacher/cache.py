@@ -10,8 +10,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -42,7 +43,7 @@ class TeacherCache:
         ```python
         cache = TeacherCache("run/teacher", outputs, rows_from, description)
         rows = cache.rows(range(4))  # made where they are missing
-        inputs, vectors = rows.take([0, 5, 9])
+        inputs, vectors, counts = rows.take([0, 5, 9])
         ```
     """
 
@@ -51,10 +52,10 @@ class TeacherCache:
         directory: str | os.PathLike,
         outputs: TeacherOutputs,
         rows_from: RowSource,
-        description: dict,
+        description: dict[str, Any],
         *,
         progress: bool = True,
-    ):
+    ) -> None:
         self.directory, self.outputs, self.rows_from, self.progress = Path(directory), outputs, rows_from, progress
         self._claim({"format": _FORMAT, **description})
 
@@ -82,10 +83,11 @@ class TeacherCache:
             if int(place.name.removeprefix("chunk-")) < chunk:
                 shutil.rmtree(place)
 
-    def _make(self, missing, total):
+    def _make(self, missing: list[int], total: int) -> None:
         for partial in self.directory.glob(".chunk-*"):
             shutil.rmtree(partial)
-        source, at = None, None
+        source: Iterator[dict[str, np.ndarray]] | None = None
+        at: int | None = None
         bar = tqdm(total=total, initial=total - len(missing), desc="teacher", unit="chunk", **_bar(self.progress))
         with bar:
             for chunk in missing:
@@ -99,7 +101,7 @@ class TeacherCache:
                 bar.set_postfix_str(f"{int(counts.sum()):,} vectors each", refresh=False)
                 bar.update()
 
-    def _write(self, chunk, arrays):
+    def _write(self, chunk: int, arrays: dict[str, np.ndarray]) -> None:
         final = self._place(chunk)
         partial = final.with_name(f".{final.name}.partial")
         try:
@@ -117,10 +119,10 @@ class TeacherCache:
                 "Started again, the work goes on with this chunk."
             ) from error
 
-    def _place(self, chunk):
+    def _place(self, chunk: int) -> Path:
         return self.directory / f"chunk-{chunk:06d}"
 
-    def _claim(self, description):
+    def _claim(self, description: dict[str, Any]) -> None:
         """Note what is kept here, or see that it is what was begun."""
         path = self.directory / MANIFEST
         description = json.loads(json.dumps(description))
@@ -144,7 +146,7 @@ class CachedRows:
 
     places: list[Path]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self._chunks = [_open(place) for place in self.places]
         sizes = [len(chunk["counts"]) for chunk in self._chunks]
         self._ends = np.cumsum(sizes)
@@ -154,7 +156,9 @@ class CachedRows:
     def __len__(self) -> int:
         return int(self._ends[-1])
 
-    def take(self, numbers) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
+    def take(
+        self, numbers: Sequence[int] | np.ndarray
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], np.ndarray]:
         """The student's inputs `[R, T]`, the teacher's vectors `[R, T, W]` and the units of each row, by number."""
         chunks = np.searchsorted(self._ends, numbers, side="right")
         inside = np.asarray(numbers) - np.concatenate([[0], self._ends])[chunks]
@@ -189,18 +193,18 @@ def load_or_make(path: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
     return array
 
 
-def _pad(rows, length):
+def _pad(rows: Sequence[np.ndarray], length: int) -> np.ndarray:
     padded = np.zeros((len(rows), length, rows[0].shape[-1]), np.float16)
     for index, values in enumerate(rows):
         padded[index, : len(values)] = values
     return padded
 
 
-def _open(place):
+def _open(place: Path) -> dict[str, np.ndarray]:
     return {path.stem: np.load(path, mmap_mode="r", allow_pickle=False) for path in sorted(place.glob("*.npy"))}
 
 
-def _write_arrays(path, arrays):
+def _write_arrays(path: Path, arrays: np.ndarray | dict[str, Any]) -> None:
     partial = path.with_name(f".{path.name}.partial")
     with open(partial, "wb") as file:
         if isinstance(arrays, dict):
@@ -212,5 +216,5 @@ def _write_arrays(path, arrays):
     os.replace(partial, path)
 
 
-def _bar(progress):
+def _bar(progress: bool) -> dict[str, Any]:
     return {"disable": hides_bar(progress)}

@@ -7,12 +7,16 @@ and deviation of each column, for a few columns of a BERT are many times larger 
 
 import contextlib
 import hashlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
 
 from keras_bert.checkpoint import load_encoder
+from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.pretraining.teacher.alignment import Alignment, TeacherRow
@@ -34,7 +38,7 @@ class LoadedTeacher:
     name: str
 
     @property
-    def config(self):
+    def config(self) -> BertConfig:
         """The sizes of the encoder."""
         return encoder_config(self.encoder)
 
@@ -91,7 +95,7 @@ class TeacherOutputs:
         *,
         packed: bool,
         sequence_length: int,
-    ):
+    ) -> None:
         config = teacher.config
         if alignment.kind == "pieces" and sequence_length > config.max_sequence_length:
             raise ValueError(
@@ -137,7 +141,7 @@ class TeacherOutputs:
         counts = np.array([row.units[-1] + 1 if len(row.units) else 0 for row in read], np.int32)
         return {name: np.concatenate([vectors[name] for vectors in found]) for name in self.targets.widths}, counts
 
-    def _run(self, read: list[TeacherRow]):
+    def _run(self, read: list[TeacherRow]) -> Iterator[dict[str, np.ndarray]]:
         widest = max(1, *(len(row.token_ids) for row in read))
         width = next((narrow for narrow in _NARROW if widest <= narrow), -(-widest // self._step) * self._step)
         width = min(width, max(self.alignment.max_length, widest))
@@ -154,14 +158,14 @@ class TeacherOutputs:
             n = len(row.token_ids)
             yield {name: _unit_means(value[index, :n], row.units).astype(np.float16) for name, value in outputs.items()}
 
-    def _standardized(self, name, values):
+    def _standardized(self, name: str, values: np.ndarray) -> np.ndarray:
         if name not in self.statistics:
             return values
         mean, deviation = self.statistics[name]
         return (values - mean) / deviation
 
 
-def _unit_means(vectors, units):
+def _unit_means(vectors: np.ndarray, units: np.ndarray) -> np.ndarray:
     """The mean of the vectors of each unit; units are numbered in order."""
     if not len(units) or units[-1] + 1 == len(units):
         return vectors
@@ -170,10 +174,10 @@ def _unit_means(vectors, units):
     return np.add.reduceat(vectors, starts, axis=0) / counts[:, None]
 
 
-def _layer(encoder, name):
+def _layer(encoder: keras.Model, name: str) -> Any:
     kind, _, layer = name.rpartition("_")
     return encoder.output["hidden_states"][int(layer)] if kind == "hidden" else attention_vectors(encoder, int(layer))
 
 
-def _device(name):
+def _device(name: str | None) -> AbstractContextManager:
     return contextlib.nullcontext() if name is None else keras.device(name)

@@ -85,7 +85,7 @@ def token_outputs(outputs: TeacherOutputs, alignment: Alignment) -> np.ndarray:
 # === Tables ===
 
 
-def _copy_tables(student, teacher, alignment):
+def _copy_tables(student: keras.Model, teacher: LoadedTeacher, alignment: Alignment) -> None:
     table = _teacher_table(teacher, alignment)
     _assign_table(student, table)
     ours, theirs = student.get_layer("embeddings"), teacher.encoder.get_layer("embeddings")
@@ -98,7 +98,9 @@ def _copy_tables(student, teacher, alignment):
             mine.assign(to_numpy(its))
 
 
-def _project_tables(student, teacher, alignment, config):
+def _project_tables(
+    student: keras.Model, teacher: LoadedTeacher, alignment: Alignment, config: BertConfig
+) -> list[str]:
     """Tokens, positions and segments on the same axes and in the same unit, for the encoder adds them up."""
     free = _free_columns(student)
     table, axes = _principal(_teacher_table(teacher, alignment), int(free.sum()))
@@ -117,19 +119,19 @@ def _project_tables(student, teacher, alignment, config):
     return ["token table", "positions", "segments"]
 
 
-def _free_columns(student):
+def _free_columns(student: keras.Model) -> np.ndarray:
     """The columns that tokens use: an initializer may leave some to positions, with zeros in all tokens' rows."""
     table = to_numpy(student.get_layer("token_embedding").embeddings)
     return np.any(table != 0, axis=0)
 
 
-def _teacher_table(teacher, alignment):
+def _teacher_table(teacher: LoadedTeacher, alignment: Alignment) -> np.ndarray:
     """The teacher's vector of each of the student's tokens: of the same piece, or the mean over its pieces."""
     table = to_numpy(teacher.encoder.get_layer("token_embedding").embeddings)
     return np.stack([table[pieces].mean(axis=0) for pieces in alignment.teacher_pieces()])
 
 
-def _principal(vectors, width):
+def _principal(vectors: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     """Vectors on their first `width` principal axes, and the axes `[H, width]`; where there are fewer, zeros follow."""
     vectors = vectors.astype("float64")
     centered = vectors - vectors.mean(axis=0)
@@ -142,14 +144,14 @@ def _principal(vectors, width):
     return centered @ axes, axes
 
 
-def _assign_table(student, table):
+def _assign_table(student: keras.Model, table: np.ndarray) -> None:
     variable = student.get_layer("token_embedding").embeddings
     values = to_numpy(variable)
     values[:, _free_columns(student) if table.shape[1] < values.shape[1] else slice(None)] = table
     variable.assign(values)
 
 
-def _copy_rows(source, target):
+def _copy_rows(source: np.ndarray | keras.Variable, target: keras.Variable) -> None:
     """As many rows as both have; further rows of the target stay as they are."""
     values, new = to_numpy(target), np.asarray(source if isinstance(source, np.ndarray) else to_numpy(source))
     count = min(len(values), len(new))
@@ -160,7 +162,7 @@ def _copy_rows(source, target):
 # === Blocks ===
 
 
-def _copy_blocks(student, encoder, theirs, ours):
+def _copy_blocks(student: keras.Model, encoder: keras.Model, theirs: BertConfig, ours: BertConfig) -> None:
     for index in range(min(ours.num_layers, theirs.num_layers)):
         # Evenly from the teacher's, its last for the student's last.
         chosen = round((index + 1) * theirs.num_layers / ours.num_layers) - 1 if ours.num_layers else 0
@@ -172,5 +174,5 @@ def _copy_blocks(student, encoder, theirs, ours):
         mine.assign(to_numpy(its))
 
 
-def _differences(teacher, student):
+def _differences(teacher: BertConfig, student: BertConfig) -> list[str]:
     return [f"{name}={getattr(teacher, name)}" for name in _SAME if getattr(teacher, name) != getattr(student, name)]

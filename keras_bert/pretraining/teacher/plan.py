@@ -71,7 +71,7 @@ class Teacher:
     batch_size: int = 32
     device: str | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         weights = {name: getattr(self, name) for name in ("hidden", "sentence", "relations", "mlm")}
         for name, weight in weights.items():
             if weight is not None and not 0 <= weight < math.inf:
@@ -139,7 +139,7 @@ class Targets:
         return cls(hidden, relations, sentence, heads, widths)
 
 
-def _check_pair(kind, pair, lowest, teacher, student):
+def _check_pair(kind: str, pair: tuple[int, int], lowest: int, teacher: BertConfig, student: BertConfig) -> None:
     for layer, config, who in zip(pair, (student, teacher), ("student", "teacher"), strict=True):
         if not lowest <= layer <= config.num_layers:
             raise ValueError(
@@ -148,7 +148,7 @@ def _check_pair(kind, pair, lowest, teacher, student):
             )
 
 
-def _relation_heads(plan, teacher, student):
+def _relation_heads(plan: Teacher, teacher: BertConfig, student: BertConfig) -> int:
     shared = math.gcd(teacher.heads_dim, student.heads_dim)
     if plan.relation_heads is None:
         return max(count for count in range(1, _MOST_RELATION_HEADS + 1) if shared % count == 0)

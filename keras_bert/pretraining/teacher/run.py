@@ -7,13 +7,20 @@ teacher reads on, where steps are left. The rest is as for `pretrain`: state, hi
 import functools
 import math
 import os
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
 
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model
+from keras_bert.model.neighbour_heads import NeighbourHeads
 from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.batches import has_next_sentence, max_predictions, token_counts, unmasked_rows
 from keras_bert.pretraining.corpus.manifest import FILE, load_manifest
@@ -30,7 +37,7 @@ from keras_bert.pretraining.records import (
 from keras_bert.pretraining.teacher import cache as teacher_cache
 from keras_bert.pretraining.teacher.alignment import Alignment
 from keras_bert.pretraining.teacher.batches import StudentBatches, asked_rows, rows_in_order, shuffled_rows
-from keras_bert.pretraining.teacher.cache import TeacherCache, hash_text, load_or_make
+from keras_bert.pretraining.teacher.cache import CachedRows, TeacherCache, hash_text, load_or_make
 from keras_bert.pretraining.teacher.hidden_states import TeacherOutputs, load_teacher
 from keras_bert.pretraining.teacher.initial_weights import (
     require_blocks,
@@ -107,7 +114,18 @@ class _Groups:
 class _Run:
     """One run: its parts, and their order."""
 
-    def __init__(self, examples, output, config, tokenizer, plan, teacher, validation, start_from, verbose):
+    def __init__(
+        self,
+        examples: str | os.PathLike,
+        output: Path,
+        config: BertConfig | None,
+        tokenizer: BertTokenizer,
+        plan: PretrainingPlan,
+        teacher: Teacher,
+        validation: str | os.PathLike | None,
+        start_from: str | os.PathLike | None,
+        verbose: int | str,
+    ) -> None:
         require_writable(output)
         _check_plan(plan)
         self.examples, self.output, self.tokenizer = examples, output, tokenizer
@@ -147,7 +165,7 @@ class _Run:
         )
         self.cache = self._open_cache("teacher", examples, self.groups.chunk_rows)
 
-    def train(self):
+    def train(self) -> None:
         """All steps that are left, and the saved model."""
         self.cache.measure()
         vectors = self._token_vectors()
@@ -168,7 +186,7 @@ class _Run:
 
     # === Steps ===
 
-    def _fit_group(self, model, done):
+    def _fit_group(self, model: keras.Model, done: int) -> int:
         """The steps on what the teacher has read, from `done` on; gives the step after them."""
         plan, groups = self.plan, self.groups
         number = done // groups.steps
@@ -198,25 +216,27 @@ class _Run:
             ) from None
         return end
 
-    def _cached_from(self, number):
+    def _cached_from(self, number: int) -> Callable[[int], tf.data.Dataset]:
         """Step → batches of a group of chunks, which are made first; those of earlier groups go."""
         groups, plan = self.groups, self.plan
         self.cache.drop_before(number * groups.chunks)
         rows = self.cache.rows(range(number * groups.chunks, (number + 1) * groups.chunks))
 
-        def data_from(step):
+        def data_from(step: int) -> tf.data.Dataset:
             place = step - number * groups.steps
             seed = (plan.seed, number)
             return self.batches.training(lambda: shuffled_rows(rows, plan.batch_size, place, seed=seed), start=step)
 
         return data_from
 
-    def _asked_from(self, step):
+    def _asked_from(self, step: int) -> tf.data.Dataset:
         data = self._rows(self.examples, self.plan.batch_size).skip(step)
         return self.batches.training(lambda: asked_rows(data.as_numpy_iterator(), self.outputs), start=step)
 
     @functools.cached_property
-    def _validation_rows(self):
+    def _validation_rows(self) -> tuple[CachedRows, int] | None:
+        if self.validation is None:
+            return None
         count = _row_count(self.validation, self.plan)
         if self.plan.validation_steps is not None:
             count = min(count, self.plan.validation_steps * self.plan.batch_size)
@@ -227,21 +247,23 @@ class _Run:
         cache = self._open_cache("teacher-validation", self.validation, count, shuffle=False)
         return cache.rows(range(1)), size
 
-    def _validation_data(self):
-        if self.validation is None:
+    def _validation_data(self) -> Any:
+        if self._validation_rows is None:
             return None
         rows, size = self._validation_rows
         data = self.batches.validation(lambda: rows_in_order(rows, size))
-        steps = len(rows) // size
-        return self.devices.distribute(data.apply(_with_size(steps)))
+        data = data.apply(tf.data.experimental.assert_cardinality(len(rows) // size))
+        return self.devices.distribute(data)
 
     # === Parts ===
 
-    def _open_cache(self, name, examples, chunk_rows, *, shuffle=True):
+    def _open_cache(
+        self, name: str, examples: str | os.PathLike, chunk_rows: int, *, shuffle: bool = True
+    ) -> TeacherCache:
         if self.devices.num_workers > 1:
             name = f"{name}-{self.devices.worker_index}"
 
-        def rows_from(chunk):
+        def rows_from(chunk: int) -> Iterator[dict[str, np.ndarray]]:
             rows = self._rows(examples, chunk_rows, shuffle=shuffle)
             return rows.skip(chunk).as_numpy_iterator()
 
@@ -254,10 +276,10 @@ class _Run:
         }
         return TeacherCache(self.output / name, self.outputs, rows_from, description, progress=bool(self.verbose))
 
-    def _rows(self, examples, batch_size, *, shuffle=True):
+    def _rows(self, examples: str | os.PathLike, batch_size: int, *, shuffle: bool = True) -> tf.data.Dataset:
         return unmasked_rows(examples, self.config, self.tokenizer, self.plan, batch_size, shuffle=shuffle)
 
-    def _token_vectors(self):
+    def _token_vectors(self) -> np.ndarray | None:
         """What the teacher makes of single tokens, where the student begins with it."""
         fresh = self.source is None and self.teacher.start != "random" and bool(self.targets.hidden)
         if not fresh or self.teacher.token_table != "outputs" or shares_blocks(self.loaded.config, self.config):
@@ -266,12 +288,12 @@ class _Run:
         return load_or_make(self.cache.directory / _TOKEN_VECTORS, make)
 
     @property
-    def _initial(self):
+    def _initial(self) -> str | NeighbourHeads:
         """What the student begins with before it takes the teacher's weights, whose blocks bring their own heads."""
         takes_blocks = self.teacher.start != "random" and shares_blocks(self.loaded.config, self.config)
         return "random" if self.source is not None or takes_blocks else self.plan.initial
 
-    def _build(self, vectors):
+    def _build(self, vectors: np.ndarray | None) -> tuple[keras.Model, keras.Model]:
         """The student's encoder and its training model, compiled."""
         plan, config = self.plan, self.config
         if plan.dropout is not None:
@@ -288,7 +310,7 @@ class _Run:
             packed=plan.packed,
             max_predictions=max_predictions(self.examples, plan),
             negatives=plan.negatives,
-            token_counts=token_counts(self.examples, self.tokenizer) if self.teacher.mlm else None,
+            token_counts=token_counts(self.examples, self.tokenizer).tolist() if self.teacher.mlm else None,
             seed=plan.seed,
             model_class=TokenCountingModel,
         )
@@ -305,7 +327,7 @@ class _Run:
         model.compile(optimizer, **student_losses(model, self.teacher, self.targets), **options)
         return encoder, model
 
-    def _plain_model(self, model, encoder):
+    def _plain_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
         """The trained weights in an ordinary BERT, with the heads that were trained and without projections."""
         heads = [
             name
@@ -320,7 +342,7 @@ class _Run:
 
     # === Records ===
 
-    def _describe(self):
+    def _describe(self) -> dict[str, Any]:
         manifest = load_manifest(os.fspath(self.examples))
         teacher = {**asdict(self.teacher), "model": str(self.teacher.model)}
         devices = self.devices
@@ -343,7 +365,7 @@ class _Run:
             "start_from": None if self.start_from is None else os.fspath(self.start_from),
         }
 
-    def _summary(self, done):
+    def _summary(self, done: int) -> str:
         theirs, kept = self.loaded.config, self.groups.chunks * self.groups.chunk_rows
         read = f"{kept:,} rows kept for {self.groups.steps:,} steps" if kept else "asked in every step"
         size = f"{theirs.num_layers} × {theirs.hidden_dim}"
@@ -353,18 +375,12 @@ class _Run:
         )
 
 
-def _row_count(examples, plan):
+def _row_count(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
     manifest = load_manifest(os.fspath(examples))
     return manifest.tokens // manifest.settings.sequence_length if plan.packed else manifest.examples
 
 
-def _with_size(steps):
-    import tensorflow as tf
-
-    return tf.data.experimental.assert_cardinality(steps)
-
-
-def _check_plan(plan):
+def _check_plan(plan: PretrainingPlan) -> None:
     if plan.service:
         raise ValueError(
             f"Got service={plan.service!r} and a teacher, but a teacher's rows are not read through a tf.data service; "
@@ -377,7 +393,7 @@ def _check_plan(plan):
         )
 
 
-def _check_config(config, source, tokenizer):
+def _check_config(config: BertConfig | None, source: keras.Model | None, tokenizer: BertTokenizer) -> BertConfig:
     if config is None and source is None:
         raise ValueError("config=None: expected a BertConfig with the student's sizes, or a model to start_from.")
     config = encoder_config(source) if config is None else config
@@ -395,7 +411,7 @@ def _check_config(config, source, tokenizer):
     return config
 
 
-def _check_place(done, plan, output):
+def _check_place(done: int, plan: PretrainingPlan, output: Path) -> None:
     if done % plan.save_every:
         raise ValueError(
             f"{output} has the state of step {done}, no multiple of save_every={plan.save_every}; go on with a number "

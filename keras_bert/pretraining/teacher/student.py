@@ -4,6 +4,9 @@ Takes masked or whole batches with the teacher's vectors as labels, gives a func
 teacher's width are learned with the student and left out of the saved model.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
@@ -27,12 +30,12 @@ class WordMeans(keras.layers.Layer):
         [2.0, 5.0, 0.0]
     """
 
-    def call(self, vectors, word_ids):
+    def call(self, vectors: Any, word_ids: Any) -> Any:
         numbers = ops.arange(ops.shape(word_ids)[1], dtype="int32")[None, :, None]
         member = ops.cast(ops.equal(ops.cast(word_ids, "int32")[:, None, :], numbers), vectors.dtype)  # [B, W, T]
         return ops.matmul(member, vectors) / ops.maximum(ops.sum(member, axis=-1, keepdims=True), 1.0)
 
-    def compute_output_shape(self, vectors_shape, word_ids_shape):
+    def compute_output_shape(self, vectors_shape: Sequence, word_ids_shape: Sequence) -> tuple:
         return tuple(vectors_shape)
 
 
@@ -46,7 +49,7 @@ def student_model(
     packed: bool = False,
     max_predictions: int = 20,
     negatives: int | None = None,
-    token_counts=None,
+    token_counts: Sequence[int] | None = None,
     seed: int | None = None,
     model_class: type[keras.Model] = keras.Model,
 ) -> keras.Model:
@@ -105,9 +108,9 @@ def student_model(
     return model_class(inputs, outputs, name="student")
 
 
-def student_losses(model: keras.Model, plan: Teacher, targets: Targets) -> dict:
+def student_losses(model: keras.Model, plan: Teacher, targets: Targets) -> dict[str, Any]:
     """What `compile` needs: losses, their weights and the metrics of the heads."""
-    options: dict = {"loss": {}, "loss_weights": {}}
+    options: dict[str, Any] = {"loss": {}, "loss_weights": {}}
     if plan.mlm:
         options |= losses_and_metrics(model)
         options["loss_weights"] = dict.fromkeys(options["loss"], plan.mlm)
@@ -123,6 +126,6 @@ def student_losses(model: keras.Model, plan: Teacher, targets: Targets) -> dict:
     return options
 
 
-def _head_policy():
+def _head_policy() -> str:
     """Distances are measured in float32, also where the encoder computes in half precision."""
     return "float32"

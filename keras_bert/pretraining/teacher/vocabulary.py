@@ -56,7 +56,7 @@ def trim_tokenizer(
     return BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": tokens})
 
 
-def _count_pieces(tokenizer, paths, text_field):
+def _count_pieces(tokenizer: BertTokenizer, paths: list[str], text_field: str) -> np.ndarray:
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     groups = group_files(paths, _UNIT_BYTES)
     for group in range(len(groups)):
