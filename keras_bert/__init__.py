@@ -30,6 +30,7 @@ _HOMES = {
     "Masking": "pretraining.masking",
     "Phase": "pretraining.plan",
     "PretrainingPlan": "pretraining.plan",
+    "Teacher": "pretraining.teacher.plan",
     "pretrain": "pretraining.run",
     "pretrain_in_phases": "pretraining.run",
     "pretraining_model": "pretraining.model",
@@ -112,6 +113,7 @@ if TYPE_CHECKING:
     from keras_bert.pretraining.report import write_report as write_report
     from keras_bert.pretraining.run import pretrain as pretrain
     from keras_bert.pretraining.run import pretrain_in_phases as pretrain_in_phases
+    from keras_bert.pretraining.teacher.plan import Teacher as Teacher
     from keras_bert.system.allocator import keep_freed_memory as keep_freed_memory
     from keras_bert.system.quiet_tensorflow import quiet_tensorflow as quiet_tensorflow
     from keras_bert.tasks.base.registry import TaskEntry as TaskEntry

@@ -13,7 +13,7 @@ from keras_bert.model.weights import copy_weights
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.tokenized_texts import tokenize_texts
 from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.text.vocabulary import SPECIAL_TOKENS
+from keras_bert.text.vocabulary import SPECIAL_TOKENS, single_characters
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def trim_vocabulary(
     if unknown:
         raise ValueError(f"Got keep={unknown[:10]}, which are not in the vocabulary; pass tokens that are.")
     wanted = {*SPECIAL_TOKENS, *keep, *getattr(task, "markers", ())}
-    wanted |= _characters(tokenizer.vocabulary, counts) if keep_characters else set()
+    wanted |= single_characters(tokenizer.vocabulary, counts) if keep_characters else set()
     kept = np.array(
         [
             index
@@ -110,15 +110,6 @@ def trim_vocabulary(
 
 def _flat(texts: Sequence) -> list[str]:
     return [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
-
-
-def _characters(vocabulary: Sequence[str], counts: np.ndarray) -> set[str]:
-    """Tokens of one character, alone or as a continuation, from the Unicode blocks that occur in the texts."""
-    blocks = {
-        ord(character) >> 8 for token, count in zip(vocabulary, counts, strict=True) if count for character in token
-    }
-    single = {token for token in vocabulary if len(token.removeprefix("##")) == 1}
-    return {token for token in single if ord(token[-1]) >> 8 in blocks and not "\u2e80" <= token[-1] <= "\U0003ffff"}
 
 
 def _with_cost(

@@ -10,21 +10,20 @@ from typing import Any
 import keras
 from keras import ops
 
-from export.distillation.distances import (
-    CosineDistance,
-    RelationDistance,
-    SimilarityDistance,
-    SoftLabels,
-    SoftSpans,
-    SoftYesNo,
-    VectorDistance,
-)
+from export.distillation.distances import SoftLabels, SoftSpans, SoftYesNo
 from export.distillation.losses import Attention, Hidden, Layers, Logits, Relations, Vectors
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.weights import copy_weights
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.similarity.pooling import OUTPUT as VECTORS
+from keras_bert.training.layer_vectors import attention_vectors
+from keras_bert.training.vector_distances import (
+    CosineDistance,
+    RelationDistance,
+    SimilarityDistance,
+    VectorDistance,
+)
 
 TOKEN_LOGITS, SPANS = "token_logits", "span_logits"
 _HEADS = ("class_logits", "relation_logits", TOKEN_LOGITS, SPANS)
@@ -190,6 +189,5 @@ def _layer_vectors(encoder: keras.Model, loss: Any, layer: int) -> Any:
     states = encoder.output["hidden_states"]
     if isinstance(loss, Hidden):
         return states[layer]
-    attention = encoder.get_layer(f"block_{layer - 1}").attention
-    parts = [attention.query, attention.key] + ([] if isinstance(loss, Attention) else [attention.value])
-    return ops.concatenate([part(states[layer - 1]) for part in parts], axis=-1)
+    parts = ("query", "key") if isinstance(loss, Attention) else ("query", "key", "value")
+    return attention_vectors(encoder, layer, parts)

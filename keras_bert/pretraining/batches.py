@@ -100,6 +100,30 @@ def validation_batches(
     return batches.apply(tf.data.experimental.assert_cardinality(batches.reduce(np.int64(0), lambda n, _: n + 1)))
 
 
+def unmasked_rows(
+    examples: str | os.PathLike,
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    batch_size: int,
+    *,
+    shuffle: bool = True,
+) -> tf.data.Dataset:
+    """The rows of a directory before masking, endless and so many at a time, in an order that the seed decides.
+
+    Args:
+        examples, config, tokenizer, plan: As for `training_batches`.
+        batch_size: Rows at a time.
+        shuffle: Whether to mix them; otherwise they come in the order of the files.
+
+    Example:
+        ```python
+        next(iter(unmasked_rows("examples", config, tokenizer, plan, 1024)))["token_ids"].shape
+        ```
+    """
+    return _rows(examples, config, tokenizer, plan, batch_size, endless=True, seed=plan.seed, shuffle=shuffle)
+
+
 def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
     """The most masked tokens of a row: the plan's, or the share that is masked of a full row, rounded up.
 

@@ -5,6 +5,7 @@ reads files, so it works on finished, running and killed runs.
 """
 
 import base64
+import fnmatch
 import html
 import json
 import os
@@ -16,9 +17,10 @@ from keras_bert.pretraining.records import HISTORY, PLAN, read_history
 PLOTS, REPORT = "plots", "report.html"
 
 _TRAINING, _VALIDATION, _GREY = "#1f6f8b", "#d9822b", "#6b7280"
-# File name, title, column, and the format of its numbers.
+# File name, title, column (or a pattern of its name), and the format of its numbers.
 _PICTURES = (
     ("loss", "Loss", "loss", "{:.2f}"),
+    ("teacher_distance", "Distance to the teacher's states", "hidden_*_loss", "{:.3f}"),
     ("mlm_accuracy", "Masked tokens guessed right", "mlm_logits_accuracy", "{:.1%}"),
     ("nsp_accuracy", "Next sentence told right", "nsp_logits_accuracy", "{:.1%}"),
     ("tokens_per_second", "Real tokens per second", "tokens_per_second", "{:,.0f}"),
@@ -81,8 +83,10 @@ def _draw(directory: Path, phases: list[dict[str, Any]]) -> dict[str, Path]:
     directory.mkdir(parents=True, exist_ok=True)
     paths = {}
     for name, title, column, form in _PICTURES:
-        if not any(column in phase["history"] for phase in phases):
+        found = fnmatch.filter((key for phase in phases for key in phase["history"]), column)
+        if not found:
             continue
+        column = found[-1]
         figure = Figure(figsize=(6.4, 3.8), dpi=150, layout="constrained")
         engine: Any = figure.get_layout_engine()  # the constrained one, which has these settings
         engine.set(w_pad=0.12, h_pad=0.12)

@@ -39,6 +39,8 @@ from keras_bert.pretraining.records import (
     read_history,
     write_plan,
 )
+from keras_bert.pretraining.teacher.plan import Teacher
+from keras_bert.pretraining.teacher.run import pretrain_with_teacher
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
@@ -106,6 +108,7 @@ def pretrain(
     *,
     validation: str | os.PathLike | None = None,
     start_from: str | os.PathLike | None = None,
+    teacher: Teacher | str | os.PathLike | None = None,
     verbose: int | str = "auto",
 ) -> dict[str, list[float]]:
     """Pretrain a BERT on the examples in a directory; started again on the same `output`, it goes on where it was.
@@ -119,6 +122,8 @@ def pretrain(
         plan: How to train.
         validation: Another directory of examples, measured after every `save_every` steps.
         start_from: A model directory or name whose encoder and heads to go on with, instead of random weights.
+        teacher: A model to learn from, with or without a masked LM: a `Teacher`, or a directory or name for one with
+            its default settings.
         verbose: As for `fit`.
 
     Returns:
@@ -130,6 +135,19 @@ def pretrain(
         pretrain("examples", "my-bert", BertConfig.preset("mini"), tokenizer, plan)
         ```
     """
+    if teacher is not None:
+        teacher = teacher if isinstance(teacher, Teacher) else Teacher(model=teacher)
+        return pretrain_with_teacher(
+            examples,
+            output,
+            config,
+            tokenizer,
+            plan,
+            teacher,
+            validation=validation,
+            start_from=start_from,
+            verbose=verbose,
+        )
     devices = choose_devices(plan.strategy, precision=plan.precision)
     phase = Phase(examples=examples, plan=plan, validation=validation)
     _run(phase, Path(output), config, tokenizer, devices, _load_source(start_from), start_from, verbose)

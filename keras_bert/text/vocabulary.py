@@ -9,7 +9,7 @@ import gzip
 import io
 import os
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -64,6 +64,27 @@ def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike) -> None:
                 f"Token {index} is {token!r}, but a vocab.txt has one token per line; remove the line end from it."
             )
     write_whole(path, "".join(f"{token}\n" for token in tokens))
+
+
+def single_characters(vocabulary: Sequence[str], counts: Iterable[int]) -> set[str]:
+    """The tokens of one character, alone or as a continuation, from those blocks of Unicode that occur in some texts.
+
+    A smaller vocabulary that keeps them spells a word that it does not know. CJK ideographs, which are words of their
+    own, are left out.
+
+    Args:
+        vocabulary: The tokens.
+        counts: How often each occurs in the texts.
+
+    Example:
+        >>> sorted(single_characters(["the", "e", "##e", "я"], [3, 0, 0, 0]))
+        ['##e', 'e']
+    """
+    blocks = {
+        ord(character) >> 8 for token, count in zip(vocabulary, counts, strict=True) if count for character in token
+    }
+    single = {token for token in vocabulary if len(token.removeprefix("##")) == 1}
+    return {token for token in single if ord(token[-1]) >> 8 in blocks and not "\u2e80" <= token[-1] <= "\U0003ffff"}
 
 
 # === Learning ===

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from keras_bert.cli.output import add_command
 
+_TEACHER_LOSSES = ("hidden", "sentence", "relations", "mlm")
 INITIAL = ("neighbours", "random")
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 
@@ -21,13 +22,16 @@ def add(commands) -> None:
     command.add_argument("output", type=Path, help="the directory to write: model/, report.html, state/, examples-…/")
     _add_model_arguments(command.add_argument_group("model"))
     _add_training_arguments(command.add_argument_group("training"))
+    _add_teacher_arguments(command.add_argument_group("teacher"))
     _add_machine_arguments(command.add_argument_group("machine"))
 
 
 def _add_model_arguments(group):
     group.add_argument("--size", choices=SIZES, default="mini", help="default: %(default)s")
     group.add_argument("--vocabulary", type=Path, help="a vocab.txt; without it one is learned from the files")
-    group.add_argument("--vocabulary-size", type=int, default=8000, help="tokens to learn (default: %(default)s)")
+    group.add_argument(
+        "--vocabulary-size", type=int, metavar="N", help="tokens to learn (default: 8000), or to keep of a teacher's"
+    )
     group.add_argument("--start-from", metavar="MODEL", help="go on from this model, with its size and vocabulary")
 
 
@@ -90,6 +94,22 @@ def _add_training_arguments(group):
     group.add_argument("--seed", type=int, default=0)
 
 
+def _add_teacher_arguments(group):
+    group.add_argument("--teacher", metavar="MODEL", help="learn from this model's hidden states, on the same text")
+    group.add_argument(
+        "--teacher-losses",
+        type=_read_weights,
+        default={},
+        metavar="WEIGHTS",
+        help="hidden, sentence, relations and mlm with their weights (default: hidden=1,sentence=1)",
+    )
+    group.add_argument("--teacher-passes", type=int, default=4, help="reads of a text (default: %(default)s)")
+    group.add_argument(
+        "--teacher-cache-gb", type=float, default=4.0, help="outputs to keep on disk; 0: none (default: %(default)s)"
+    )
+    group.add_argument("--teacher-device", metavar="DEVICE", help="where the teacher runs, such as gpu:1")
+
+
 def _add_machine_arguments(group):
     group.add_argument(
         "--save-every", type=int, help="steps between states (default: 500; with --budget up to 20 states in all)"
@@ -110,6 +130,7 @@ def run(arguments) -> dict:
     output, several = arguments.output, arguments.phases is not None
     lengths = arguments.phases or [(arguments.sequence_length, _steps(arguments), arguments.batch_size)]
     plans = [_plan(arguments, steps, batch_size or arguments.batch_size) for _, steps, batch_size in lengths]
+    teacher = _teacher(arguments)
     require_writable(output)
     keep_freed_memory()
     try:
@@ -124,7 +145,7 @@ def run(arguments) -> dict:
         (phase,) = phases
         if arguments.budget is not None:
             phase = _fit_to_budget(arguments, phase, config, tokenizer, spent=time.monotonic() - began)
-        options["validation"] = phase.validation
+        options |= {"validation": phase.validation, "teacher": teacher}
         history = pretrain(phase.examples, output, config, tokenizer, phase.plan, **options)
     return {**{name: round(values[-1], 4) for name, values in history.items()}, **_places(output, several)}
 
@@ -195,15 +216,65 @@ def _tokenizer_and_config(arguments, longest):
         if arguments.vocabulary is not None:
             raise ValueError("--vocabulary and --start-from: a model has its own vocabulary; leave out one of the two.")
         return load_tokenizer(arguments.start_from), None
+    if arguments.teacher is not None:
+        return _student_tokenizer_and_config(arguments, longest)
     vocabulary = arguments.vocabulary
     if vocabulary is None:
         vocabulary = arguments.output / "vocab.txt"
         if not vocabulary.exists():
-            size = arguments.vocabulary_size
+            size = arguments.vocabulary_size or 8000
             write_vocabulary(learn_vocabulary(arguments.files, size, progress=not arguments.json), vocabulary)
     tokenizer = BertTokenizer(vocabulary)
     sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_sequence_length": max(512, longest)}
     return tokenizer, BertConfig.preset(arguments.size, **sizes)
+
+
+def _teacher(arguments):
+    if arguments.teacher is None:
+        return None
+    from keras_bert.pretraining.teacher.plan import Teacher
+
+    if arguments.phases is not None:
+        raise ValueError("--phases and --teacher: a teacher teaches in one phase; go on with --start-from afterwards.")
+    if arguments.budget is not None:
+        raise ValueError("--budget and --teacher: the teacher's time is not measured; give --steps instead.")
+    if arguments.grow:
+        raise ValueError(
+            "--grow and --teacher: a student of a teacher has all its blocks from the start; leave out one of the two."
+        )
+    return Teacher(
+        model=arguments.teacher,
+        passes=arguments.teacher_passes,
+        cache_gb=arguments.teacher_cache_gb,
+        device=arguments.teacher_device,
+        **arguments.teacher_losses,
+    )
+
+
+def _student_tokenizer_and_config(arguments, longest):
+    """The teacher's vocabulary, as it is or trimmed, or a given one, read by the teacher's rules."""
+    from keras_bert.checkpoint import load_tokenizer
+    from keras_bert.checkpoint.hub import find_directory
+    from keras_bert.checkpoint.loading import open_checkpoint
+    from keras_bert.model.config import BertConfig
+    from keras_bert.pretraining.teacher.vocabulary import trim_tokenizer
+    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.vocabulary import read_vocabulary
+
+    tokenizer = load_tokenizer(arguments.teacher)
+    if tokenizer is None:
+        raise ValueError(f"--teacher {arguments.teacher} has no vocabulary; expected a model directory with one.")
+    vocabulary, trimmed = arguments.vocabulary, arguments.output / "vocab.txt"
+    if vocabulary is None and arguments.vocabulary_size is not None:
+        if not trimmed.exists():
+            trim_tokenizer(tokenizer, arguments.files, arguments.vocabulary_size).save_vocabulary(trimmed)
+        vocabulary = trimmed
+    if vocabulary is not None:
+        tokens = read_vocabulary(vocabulary)
+        tokenizer = BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": tokens})
+    pooling = open_checkpoint(find_directory(arguments.teacher)).settings.config.pooling
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_sequence_length": max(512, longest)}
+    return tokenizer, BertConfig.preset(arguments.size, pooling=pooling, **sizes)
 
 
 def _phase(arguments, tokenizer, length, plan):
@@ -212,6 +283,8 @@ def _phase(arguments, tokenizer, length, plan):
     from keras_bert.pretraining.plan import Phase
 
     settings = {"sequence_length": length, "seed": arguments.seed, "progress": not arguments.json}
+    if arguments.teacher is not None and not arguments.teacher_losses.get("mlm"):
+        settings["pairs"] = "single"  # a pair is for the next sentence, which nobody learns here
     examples = arguments.output / f"examples-{length}"
     write_examples(arguments.files, examples, tokenizer, **settings)
     validation = None
@@ -265,3 +338,17 @@ def _read_phases(text):
         length, steps, *batch = map(int, numbers)
         phases.append((length, steps, batch[0] if batch else None))
     return phases
+
+
+def _read_weights(text):
+    """`hidden=1,relations=0.5` → `{"hidden": 1.0, "relations": 0.5}`."""
+    weights = {}
+    for part in text.split(","):
+        name, _, number = part.partition("=")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{part!r} is no weight; expected NAME=NUMBER") from None
+        if name not in _TEACHER_LOSSES:
+            raise argparse.ArgumentTypeError(f"{name!r} is no loss; expected one of {', '.join(_TEACHER_LOSSES)}")
+    return weights

@@ -10,15 +10,7 @@ from tiny_tasks import DEEP_CONFIG, WORDS, pretrained_directory, reviews
 import export.distillation.teacher_outputs
 from export.compression.students import make_student, pick_layers
 from export.compression.vocabulary import trim_vocabulary
-from export.distillation.distances import (
-    ABSENT,
-    CosineDistance,
-    RelationDistance,
-    SimilarityDistance,
-    SoftLabels,
-    SoftSpans,
-    SoftYesNo,
-)
+from export.distillation.distances import ABSENT, SoftLabels, SoftSpans, SoftYesNo
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors
 from export.distillation.training import distill, plan_distillation
 from keras_bert.checkpoint import load_encoder
@@ -27,6 +19,7 @@ from keras_bert.decoding import softmax
 from keras_bert.decoding.similarity import cosine_matrix
 from keras_bert.model.weights import to_numpy
 from keras_bert.tasks.classification.task import TextClassifier
+from keras_bert.training.vector_distances import CosineDistance, RelationDistance, SimilarityDistance
 
 FAST = {"learning_rate": 3e-3, "batch_size": 16, "patience": None, "verbose": 0}
 

@@ -1,0 +1,68 @@
+"""A teacher's tokenizer and text files → the same tokenizer with the pieces that such text needs.
+
+Greedy WordPiece takes the longest piece that fits, so a text whose pieces are all kept is cut as before. The token
+table is most of a small BERT: leaving out what does not occur is the cheapest way to a smaller one.
+"""
+
+import os
+from collections.abc import Iterable
+
+import numpy as np
+
+from keras_bert.pretraining.corpus.documents import CorpusError, find_files
+from keras_bert.pretraining.corpus.units import decode_documents, group_files, read_units
+from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.vocabulary import SPECIAL_TOKENS, single_characters
+
+_UNIT_BYTES = 1 << 23
+_TEXTS_AT_ONCE = 256
+
+
+def trim_tokenizer(
+    tokenizer: BertTokenizer,
+    files: str | os.PathLike | Iterable[str | os.PathLike],
+    size: int | None = None,
+    *,
+    text_field: str = "text",
+) -> BertTokenizer:
+    """A tokenizer with fewer pieces, chosen by text files.
+
+    Args:
+        tokenizer: The whole one; pieces keep their order.
+        files, text_field: As for `write_examples`.
+        size: How many pieces to keep, the most frequent ones; `None` keeps all that occur. Special tokens and single
+            characters always stay.
+
+    Example:
+        ```python
+        smaller = trim_tokenizer(tokenizer, "corpus/*.txt.gz", 12_000)
+        ```
+    """
+    counts = _count_pieces(tokenizer, find_files(files), text_field)
+    if not counts.sum():
+        raise CorpusError("The files have no text to choose pieces by; expected UTF-8 text, or .jsonl with documents.")
+    vocabulary = tokenizer.vocabulary
+    wanted = {*SPECIAL_TOKENS, tokenizer.unknown_token} | single_characters(vocabulary, counts)
+    kept = {index for index, token in enumerate(vocabulary) if token in wanted}
+    if size is not None and size < len(kept):
+        raise ValueError(
+            f"size={size} is too small: special tokens and single characters alone are {len(kept)}; ask for more."
+        )
+    for index in np.argsort(-counts, kind="stable"):
+        if not counts[index] or (size is not None and len(kept) >= size):
+            break
+        kept.add(int(index))
+    tokens = [vocabulary[index] for index in sorted(kept)]
+    return BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": tokens})
+
+
+def _count_pieces(tokenizer: BertTokenizer, paths: list[str], text_field: str) -> np.ndarray:
+    counts = np.zeros(tokenizer.vocabulary_size, np.int64)
+    groups = group_files(paths, _UNIT_BYTES)
+    for group in range(len(groups)):
+        for unit in read_units(groups, group, _UNIT_BYTES):
+            texts, _ = decode_documents(unit.blocks, text_field)
+            for first in range(0, len(texts), _TEXTS_AT_ONCE):
+                ids, _ = tokenizer.tokenize_flat(texts[first : first + _TEXTS_AT_ONCE])
+                counts += np.bincount(ids, minlength=len(counts))
+    return counts
