@@ -336,6 +336,7 @@ def averaged_run(scores):
     return (*run(recipe, measure), seen)
 
 
+@pytest.mark.slow
 def test_the_mean_of_two_runs_is_kept_where_it_is_better():
     model, report, seen = averaged_run([Score(0.6), Score(0.7), Score(0.8)])
     assert report.averaged == (1, 0) and report.score == 0.8 and report.best.score == 0.7
@@ -514,6 +515,7 @@ def test_a_run_that_stops_early_says_so_and_does_not_go_on_after_a_kill(tmp_path
     assert "early" not in str(dataclasses.replace(report, runs=(Run(0, 0.9, False, 24, 1.0),)))
 
 
+@pytest.mark.slow
 def test_patience_is_counted_through_a_kill(tmp_path):
     """The best measurement is on the disk before the state of its step is, and is measured again after a kill there."""
     recipe = Recipe(epochs=6, patience=2, learning_rate=1e-2)

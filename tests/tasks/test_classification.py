@@ -244,6 +244,7 @@ def test_dropout_of_a_run_leaves_the_model_its_own():
     assert classifier.config.dropout == 0.1 and classifier.config.attention_dropout == 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["few_sample", "frozen", "lora", "bitfit"])
 def test_every_recipe_trains(recipe):
     classifier = new_classifier()

@@ -239,6 +239,7 @@ def test_it_learns_scores(scored):
     assert raw.spearman == pytest.approx(before.spearman) and "see score_range" in str(raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("triplets", [False, True])
 def test_it_learns_from_pairs_and_triplets(triplets):
     embedder, train = new_embedder(), pairs_on_topics(160, seed=1)

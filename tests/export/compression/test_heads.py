@@ -53,6 +53,7 @@ def zero_rows(first, last):
     return change
 
 
+@pytest.mark.slow
 def test_a_head_that_is_not_heard_goes_first_and_nothing_changes(tmp_path):
     silent = changed(
         block_0__attention__output__kernel=zero_rows(16, 32), block_1__attention__output__kernel=zero_rows(0, 16)
@@ -152,6 +153,7 @@ def test_importance_is_the_same_packed_or_not():
         np.testing.assert_allclose(getattr(packed, name), getattr(plain, name), rtol=2e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_block_that_is_missed_least_goes(capsys):
     config = trained().config.replace(num_layers=3)
     longer = trained().on_encoder(config)

@@ -25,6 +25,8 @@ from keras_bert.finetuning.recipes import Recipe
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.classification.task import TextClassifier
 
+pytestmark = pytest.mark.slow
+
 TRAIN, VALIDATION = reviews(96, seed=1), reviews(60, seed=2)
 QUICK = Recipe(name="quick", learning_rate=3e-3, epochs=2, batch_size=16, evaluations=1, patience=None)
 STUDENT = ModelPlan(

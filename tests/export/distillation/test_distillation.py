@@ -83,6 +83,7 @@ def test_a_student_of_the_same_width_starts_from_the_teachers_blocks(capsys):
     np.testing.assert_array_equal(ours["block_0/intermediate/bias"], theirs["block_1/intermediate/bias"][places])
 
 
+@pytest.mark.slow
 def test_a_narrower_table_keeps_most_of_the_teachers():
     student = make_student(teacher(), embedding_dim=16, verbose=False)
     table = to_numpy(teacher().model.get_layer("token_embedding").embeddings)
@@ -201,6 +202,7 @@ def test_a_student_learns_its_teachers_opinion_without_labels():
     assert report.best.score > 0.9  # by what the teacher says
 
 
+@pytest.mark.slow
 def test_layers_are_learned_too_and_the_projection_is_left_out():
     texts, labels = reviews(96, seed=6)
     sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 32}

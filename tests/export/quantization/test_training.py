@@ -122,6 +122,7 @@ def test_the_weights_of_the_task_are_those_of_the_file():
         np.testing.assert_allclose(to_numpy(weight), before[weight.path], rtol=1e-5, atol=1e-7, err_msg=weight.path)
 
 
+@pytest.mark.slow
 def test_a_table_of_four_bits_is_rounded_once_and_stays(tmp_path):
     task = classifier()
     values = to_numpy(task.model.get_layer("token_embedding").embeddings)

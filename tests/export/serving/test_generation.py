@@ -22,6 +22,8 @@ from keras_bert.tasks.generation.sampling import Decoding
 from tests.export.serving.test_saved_model import CORE_OPS, TEXT_OPS
 from tests.export.tflite.test_generation import TARGET, TEXTS, the_task
 
+pytestmark = pytest.mark.slow
+
 # Beside what other tasks need. All are in TensorFlow 2.12's `tf.raw_ops`.
 MORE_OPS = """
     Any BatchMatMulV2 FloorDiv FloorMod GatherV2 Log LogicalAnd Pow RealDiv ReduceJoin ScatterNd StaticRegexReplace Sum

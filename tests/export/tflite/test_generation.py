@@ -24,6 +24,8 @@ from keras_bert.tasks.classification.task import TextClassifier
 from keras_bert.tasks.generation.task import Seq2Seq
 from keras_bert.text.tokenizer import BertTokenizer
 
+pytestmark = pytest.mark.slow
+
 WORDS = [
     *(f"w{number}" for number in range(30)),
     "##s",
