@@ -31,6 +31,7 @@ _HOMES = {
     "Phase": "pretraining.plan",
     "PretrainingPlan": "pretraining.plan",
     "Teacher": "pretraining.teacher.plan",
+    "fit_to_budget": "pretraining.budget",
     "pretrain": "pretraining.run",
     "pretrain_in_phases": "pretraining.run",
     "pretraining_model": "pretraining.model",
@@ -104,6 +105,7 @@ if TYPE_CHECKING:
     from keras_bert.model.encoder import bert_encoder as bert_encoder
     from keras_bert.model.heads import bert_model as bert_model
     from keras_bert.model.neighbour_heads import NeighbourHeads as NeighbourHeads
+    from keras_bert.pretraining.budget import fit_to_budget as fit_to_budget
     from keras_bert.pretraining.corpus.writing import read_examples as read_examples
     from keras_bert.pretraining.corpus.writing import write_examples as write_examples
     from keras_bert.pretraining.masking import Masking as Masking
