@@ -21,7 +21,8 @@ from keras_bert.cli import main
 FILE = ROOT / "tests/helpers/toy_task.py"
 WORDS = ["the", "a", "dog", "cat", "bird", "old", "very", "and", "it"]
 VERBS, ENDINGS = ["bark", "sing", "jump", "eat"], ["", "s", "ing"]
-VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *VERBS, "##s", "##ing"]
+UNUSED = [f"unused{number}" for number in range(1000)]  # what trimming takes away
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *VERBS, "##s", "##ing", *UNUSED]
 CONFIG = keras_bert.BertConfig(
     vocabulary_size=len(VOCABULARY),
     num_layers=1,
