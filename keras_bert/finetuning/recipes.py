@@ -122,6 +122,7 @@ def rate_for_width(hidden_dim: int) -> float:
 
 TRAINED_PARTS = ("all", "head", "bias", "lora")
 
+# The recipes with a name, for `fit(recipe="…")`: a dictionary of `Recipe`.
 RECIPES = {
     "standard": Recipe(),
     # Zhang et al. 2020 (arXiv 2006.05987): bias correction (Keras' Adam has it), new top layers, more steps. Kumar

@@ -5,6 +5,7 @@ import doctest
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 
@@ -172,6 +173,14 @@ def test_every_public_name_is_in_the_reference():
     for package in (keras_bert, export):
         names = {f"{package.__name__}.{name}" for name in package.__all__ if name != "__version__"}
         assert names <= shown, f"not in docs/reference: {', '.join(sorted(names - shown))}"
+
+
+def test_lists_of_public_names_are_those_of_the_packages():
+    place = ROOT / "docs/public_names.py"
+    public_names = runpy.run_path(str(place))
+    for package, page in public_names["PAGES"].items():
+        text = (ROOT / "docs/reference" / page).read_text(encoding="utf-8")
+        assert public_names["with_names"](text, package) == text, f"python docs/public_names.py writes {page} anew"
 
 
 @pytest.mark.slow
