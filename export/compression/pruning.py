@@ -78,7 +78,7 @@ def prune(
     validation_data: Any = None,
     recipe: str | Recipe = "standard",
     metric: str | None = None,
-    directory: str | os.PathLike | None = None,
+    directory: str | os.PathLike[str] | None = None,
     columns: dict | None = None,
     callbacks: Sequence[keras.callbacks.Callback] | None = None,
     verbose: int | str = "auto",

@@ -27,8 +27,8 @@ WORK = ".work"
 
 
 def deploy(
-    model: Task | str | os.PathLike,
-    directory: str | os.PathLike,
+    model: Task | str | os.PathLike[str],
+    directory: str | os.PathLike[str],
     train: Any = None,
     validation: Any = None,
     accuracy_budget: float = 0.01,

@@ -42,8 +42,8 @@ def distill(
     validation_data: Any = None,
     recipe: str | Recipe = "standard",
     metric: str | None = None,
-    cache: str | os.PathLike | None = None,
-    directory: str | os.PathLike | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    directory: str | os.PathLike[str] | None = None,
     columns: dict | None = None,
     callbacks: Sequence[keras.callbacks.Callback] | None = None,
     method: TrainingMethod | None = None,
@@ -146,7 +146,7 @@ def plan_distillation(
     losses: Sequence | None = None,
     label_weight: float = 0.5,
     columns: dict | None = None,
-    cache: str | os.PathLike | None = None,
+    cache: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> tuple[Distillation, PreparedData]:
     """Compute the teachers' outputs, and give what `fit` needs to train a student on them.
@@ -205,7 +205,7 @@ def _targets(
     aims: Aims,
     given: tuple[Any, Any, dict],
     data: PreparedData,
-    cache: str | os.PathLike | None,
+    cache: str | os.PathLike[str] | None,
     verbose: bool,
 ) -> dict[str, Any]:
     """The teacher's outputs as labels, with a row for each row or group of the student's data."""

@@ -27,7 +27,7 @@ _GRAPH, _LABELS = "saved_model.pb", "assets.extra/labels.txt"
 _TEXTS_AT_ONCE = 32
 
 
-def find_version(path: str | os.PathLike) -> Path | None:
+def find_version(path: str | os.PathLike[str]) -> Path | None:
     """Find a version directory: the path itself, or the highest version in it; `None` if there is none.
 
     Example:

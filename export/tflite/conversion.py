@@ -58,7 +58,7 @@ def convert(
     *,
     recipe: str | Recipe = "dynamic_int8",
     lengths: int | Sequence[int] | str | None = "auto",
-    calibration: Iterable | str | os.PathLike | None = None,
+    calibration: Iterable | str | os.PathLike[str] | None = None,
     num_beams: int | None = None,
     check: bool = True,
     graph: FloatGraph | None = None,

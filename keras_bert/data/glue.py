@@ -20,7 +20,7 @@ __all__ = ["GLUE", "GlueSplit", "GlueTask", "glue_metrics", "glue_score", "glue_
 # === Reading ===
 
 
-def read_glue(task: str | GlueTask, directory: str | os.PathLike, split: str) -> TextRows:
+def read_glue(task: str | GlueTask, directory: str | os.PathLike[str], split: str) -> TextRows:
     """Read a split of a task from the official files.
 
     Broken rows of train and dev are dropped and named in `.report`. A test set must be complete, because its
@@ -126,7 +126,7 @@ def glue_score(metrics: Mapping[str, float]) -> float:
 def write_submission(
     task: str | GlueTask,
     predictions: Sequence,
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     *,
     split: str = "test",
     check_size: bool = True,

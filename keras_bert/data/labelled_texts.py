@@ -47,7 +47,7 @@ _BROKEN_LIST = "label is a broken list"
 
 
 def read_rows(
-    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    path_or_paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     text: Column = "text",
     pair: Column | None = None,

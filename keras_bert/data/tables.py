@@ -34,7 +34,7 @@ class Record:
     problem: str | None = None
 
 
-def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[str, ...]:
+def file_list(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Turn one path or several into a tuple of strings. Raises an error if there are none.
 
     Example:
@@ -47,7 +47,7 @@ def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[s
     return files
 
 
-def find_format(path: str | os.PathLike, format: str | None = None) -> str:
+def find_format(path: str | os.PathLike[str], format: str | None = None) -> str:
     """Find the format of a file: the given one, or the one that its ending names.
 
     Args:
@@ -74,7 +74,7 @@ def find_format(path: str | os.PathLike, format: str | None = None) -> str:
 
 
 def read_records(
-    path: str | os.PathLike, *, format: str | None = None, delimiter: str | None = None
+    path: str | os.PathLike[str], *, format: str | None = None, delimiter: str | None = None
 ) -> Iterator[Record]:
     """Read all rows of a file, including the header.
 
@@ -100,7 +100,7 @@ def read_records(
     return _line_records(lines, _tsv_cells if format == "tsv" else _json_cells)
 
 
-def _read_text(path: str | os.PathLike) -> str:
+def _read_text(path: str | os.PathLike[str]) -> str:
     opened = gzip.open if os.fspath(path).lower().endswith(".gz") else open
     try:
         with opened(path, "rb") as file:
@@ -158,7 +158,7 @@ def _csv_records(lines: list[str], delimiter: str) -> Iterator[Record]:
             start += done + 1
 
 
-def _json_records(content: str, path: str | os.PathLike) -> Iterator[Record]:
+def _json_records(content: str, path: str | os.PathLike[str]) -> Iterator[Record]:
     try:
         entries = json.loads(content)
     except ValueError as error:

@@ -241,7 +241,7 @@ def _ece(bins: Sequence[Bin]) -> float:
 # === Picture ===
 
 
-def plot_reliability(report: CalibrationReport, path: str | os.PathLike) -> Path:
+def plot_reliability(report: CalibrationReport, path: str | os.PathLike[str]) -> Path:
     """Draw accuracy over confidence, before and after scaling, as PNG.
 
     A model whose confidence is right lies on the diagonal. Below each diagram is the number of predictions in each bin.

@@ -71,7 +71,7 @@ class KeepBest(keras.callbacks.Callback):
         self._waited: list[int] = []  # for each entry of the history: measurements since the last improvement
         self._directory: Path | None = None
 
-    def keep_in(self, directory: str | os.PathLike, epoch: int = 0) -> None:
+    def keep_in(self, directory: str | os.PathLike[str], epoch: int = 0) -> None:
         """Also keep the best weights and the history on disk, and read those of a run that was killed after `epoch`."""
         self._directory = Path(directory)
         path = self._directory / "best.json"

@@ -45,7 +45,7 @@ def finetune(
     measure: Callable[[keras.Model], Score] | None = None,
     metric: str = "score",
     chooses: bool = True,
-    directory: str | os.PathLike | None = None,
+    directory: str | os.PathLike[str] | None = None,
     depends_on: Callable[[], dict[str, Any]] = dict,
     added_layers: Sequence[str] = (),
     callbacks: Sequence[keras.callbacks.Callback] = (),

@@ -29,7 +29,7 @@ _COUNTED_BATCHES = 2000  # of 256 examples: enough to know how often tokens occu
 
 
 def training_batches(
-    examples: str | os.PathLike,
+    examples: str | os.PathLike[str],
     config: BertConfig,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
@@ -68,7 +68,7 @@ def training_batches(
 
 
 def validation_batches(
-    examples: str | os.PathLike,
+    examples: str | os.PathLike[str],
     config: BertConfig,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
@@ -101,7 +101,7 @@ def validation_batches(
 
 
 def unmasked_rows(
-    examples: str | os.PathLike,
+    examples: str | os.PathLike[str],
     config: BertConfig,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
@@ -124,7 +124,7 @@ def unmasked_rows(
     return _rows(examples, config, tokenizer, plan, batch_size, endless=True, seed=plan.seed, shuffle=shuffle)
 
 
-def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
+def max_predictions(examples: str | os.PathLike[str], plan: PretrainingPlan) -> int:
     """The most masked tokens of a row: the plan's, or the share that is masked of a full row, rounded up.
 
     Where the share changes in the course of a run, it is the largest: a step has the same shapes from first to last.
@@ -140,7 +140,7 @@ def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
     return math.ceil(round(max(plan.mask_rate, plan.last_mask_rate) * length, 6))
 
 
-def token_counts(examples: str | os.PathLike, tokenizer: BertTokenizer) -> np.ndarray:
+def token_counts(examples: str | os.PathLike[str], tokenizer: BertTokenizer) -> np.ndarray:
     """How often each token occurs in the first half million examples; special ones, which nobody masks, count 0."""
     some = read_examples(examples, batch_size=256, shuffle=False).take(_COUNTED_BATCHES)
     special = Masking.for_tokenizer(tokenizer).special_ids
@@ -202,6 +202,6 @@ def _mask(rows, examples, tokenizer, plan, start, seed, rate=None):
     return prompt(batches.prefetch(4))
 
 
-def has_next_sentence(examples: str | os.PathLike) -> bool:
+def has_next_sentence(examples: str | os.PathLike[str]) -> bool:
     """Whether the examples are pairs, so that there is a next sentence to predict."""
     return load_manifest(os.fspath(examples)).settings.pairs != "single"

@@ -145,6 +145,6 @@ class Phase:
         ```
     """
 
-    examples: str | os.PathLike
+    examples: str | os.PathLike[str]
     plan: PretrainingPlan
-    validation: str | os.PathLike | None = None
+    validation: str | os.PathLike[str] | None = None

@@ -54,11 +54,11 @@ _STEPS_PER_EXECUTION = 8
 
 def pretrain_in_phases(
     phases: Sequence[Phase],
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     *,
-    start_from: str | os.PathLike | None = None,
+    start_from: str | os.PathLike[str] | None = None,
     verbose: int | str = "auto",
 ) -> list[dict[str, list[float]]]:
     """Pretrain in several phases, such as 90 % of the steps on 128 tokens and the rest on 512, which is cheaper.
@@ -100,15 +100,15 @@ def pretrain_in_phases(
 
 
 def pretrain(
-    examples: str | os.PathLike,
-    output: str | os.PathLike,
+    examples: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
     *,
-    validation: str | os.PathLike | None = None,
-    start_from: str | os.PathLike | None = None,
-    teacher: Teacher | str | os.PathLike | None = None,
+    validation: str | os.PathLike[str] | None = None,
+    start_from: str | os.PathLike[str] | None = None,
+    teacher: Teacher | str | os.PathLike[str] | None = None,
     verbose: int | str = "auto",
 ) -> dict[str, list[float]]:
     """Pretrain a BERT on the examples in a directory; started again on the same `output`, it goes on where it was.
@@ -235,7 +235,7 @@ def _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, n
 
 
 def compiled_model(
-    examples: str | os.PathLike, config: BertConfig, plan: PretrainingPlan, devices: Devices, counts: Sequence[int]
+    examples: str | os.PathLike[str], config: BertConfig, plan: PretrainingPlan, devices: Devices, counts: Sequence[int]
 ) -> keras.Model:
     """The model of a run, ready for `fit`; to be called in the scope of its devices.
 

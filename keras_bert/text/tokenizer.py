@@ -43,7 +43,7 @@ class BertTokenizer:
 
     def __init__(
         self,
-        vocabulary: Iterable[str] | str | os.PathLike,
+        vocabulary: Iterable[str] | str | os.PathLike[str],
         *,
         lowercase: bool = True,
         strip_accents: bool | None = None,
@@ -225,7 +225,7 @@ class BertTokenizer:
         """The id of the unknown token."""
         return self._ids[self.unknown_token]
 
-    def save_vocabulary(self, path: str | os.PathLike) -> None:
+    def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
         """Write a `vocab.txt` atomically.
 
         ```python

@@ -63,7 +63,7 @@ class AspectClassifier(TextClassifier):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         labels: Sequence[str] | None = POLARITIES,
         seed: int = 0,

@@ -97,7 +97,7 @@ class TextClassifier(Task):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         labels: Sequence[str] | None = None,
         kind: str | None = None,

@@ -133,7 +133,7 @@ class Seq2Seq(Task):
         self._writers: tuple[keras.Model, dict] = (model, {})
 
     @classmethod
-    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any) -> "Seq2Seq":
+    def from_pretrained(cls, directory_or_name: str | os.PathLike[str], *, seed: int = 0, **kwargs: Any) -> "Seq2Seq":
         """Make a task with pretrained weights; the MLM head is used if the checkpoint has one.
 
         Args:
@@ -414,7 +414,7 @@ class Seq2Seq(Task):
     # === Directories ===
 
     @classmethod
-    def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
+    def from_directory(cls, directory: str | os.PathLike[str], settings: dict[str, Any]) -> "Self":
         loaded, tokenizer = load_with_tokenizer(directory)
         return cls(as_prefix_model(loaded), tokenizer, **cls.from_settings(settings, Path(directory)))
 

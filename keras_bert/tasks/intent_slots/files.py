@@ -49,7 +49,10 @@ class CommandRows(TaggedRows[CommandExample]):
 
 
 def read_commands(
-    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike], *, splitting: str = "words", strict: bool = False
+    path_or_paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    splitting: str = "words",
+    strict: bool = False,
 ) -> CommandRows:
     """Read commands with intents and slots, and report every one that cannot be used.
 

@@ -93,7 +93,9 @@ class MultipleChoice(Task):
             raise ValueError(f"The model gives {found}; expected one number: bert_model(…, num_classes=1).")
 
     @classmethod
-    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any) -> "MultipleChoice":
+    def from_pretrained(
+        cls, directory_or_name: str | os.PathLike[str], *, seed: int = 0, **kwargs: Any
+    ) -> "MultipleChoice":
         """Make a task with pretrained weights; from a BertForMultipleChoice with its trained head.
 
         Args:

@@ -39,7 +39,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # === Reading ===
 
 
-def read_squad(paths: str | os.PathLike | Iterable[str | os.PathLike], *, strict: bool = False) -> Questions:
+def read_squad(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, strict: bool = False) -> Questions:
     """Read questions, and report every entry that cannot be used.
 
     Args:

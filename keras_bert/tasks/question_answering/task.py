@@ -123,7 +123,7 @@ class QuestionAnswerer(Task):
 
     @classmethod
     def from_pretrained(
-        cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any
+        cls, directory_or_name: str | os.PathLike[str], *, seed: int = 0, **kwargs: Any
     ) -> "QuestionAnswerer":
         """Make a task with pretrained weights; the head for answers is used if the checkpoint has one.
 

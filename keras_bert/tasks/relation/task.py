@@ -98,7 +98,7 @@ class RelationClassifier(Task):
 
     @classmethod
     def from_pretrained(
-        cls, directory_or_name: str | os.PathLike, *, labels: Sequence[str], seed: int = 0, **kwargs: Any
+        cls, directory_or_name: str | os.PathLike[str], *, labels: Sequence[str], seed: int = 0, **kwargs: Any
     ) -> "RelationClassifier":
         """Make a classifier with pretrained weights and a new head. `load` opens a trained one.
 

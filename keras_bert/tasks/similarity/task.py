@@ -86,7 +86,7 @@ class SentenceEmbedder(Task):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         pooling: str | None = None,
         normalize: bool | None = None,
@@ -342,13 +342,13 @@ class SentenceEmbedder(Task):
         return {"pooling": self.pooling, "normalize": self.normalize, "score_range": self.score_range}
 
     @classmethod
-    def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
+    def from_directory(cls, directory: str | os.PathLike[str], settings: dict[str, Any]) -> "Self":
         encoder, tokenizer = _load(find_directory(directory), settings["pooling"], None)
         model = embedding_model(encoder, pooling=settings["pooling"], normalize=settings["normalize"])
         return cls(model, tokenizer, **settings)
 
 
-def _load(directory: str | os.PathLike, pooling: str, seed: int | None) -> tuple[keras.Model, BertTokenizer]:
+def _load(directory: str | os.PathLike[str], pooling: str, seed: int | None) -> tuple[keras.Model, BertTokenizer]:
     with warnings.catch_warnings():
         if pooling != "pooler":  # a missing pooler does not matter
             warnings.filterwarnings("ignore", message=".*has no pooler")

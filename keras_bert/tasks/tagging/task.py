@@ -94,7 +94,7 @@ class EntityTagger(Task):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         labels: Sequence[str] | None = None,
         scheme: str = "BIO",
