@@ -26,7 +26,7 @@ from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.tasks.base.fitting import fit_recipe
 from keras_bert.tasks.base.task import Task, is_pair_of_xy
 from keras_bert.tasks.base.training_method import Combined, TrainingMethod
-from keras_bert.tasks.similarity.task import OUTPUT as VECTOR_OUTPUT
+from keras_bert.tasks.similarity.pooling import OUTPUT as VECTOR_OUTPUT
 from keras_bert.text.token_labels import TokenVectors
 from keras_bert.text.tokenized_texts import TokenizedTexts
 

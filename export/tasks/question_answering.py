@@ -92,7 +92,7 @@ def _tensors(task: Any) -> dict:
     import keras
     from keras import ops
 
-    from keras_bert.model.encoder import MASK_BIAS
+    from keras_bert.model.attention_bias import MASK_BIAS
 
     inputs = {tensor.name: tensor for tensor in task.model.inputs}
     is_first = ops.cast(ops.equal(inputs["token_ids"], task.tokenizer.cls_id), "float32")
@@ -111,7 +111,7 @@ def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
 
 
 def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
-    from keras_bert.model.encoder import MASK_BIAS
+    from keras_bert.model.attention_bias import MASK_BIAS
 
     both = np.stack([outputs["start_logits"], outputs["end_logits"]], axis=-1)
     return {"span_logits": in_rows(both, tokenized.lengths, fill=MASK_BIAS)}

@@ -18,7 +18,8 @@ from export.runtime import make_reader
 from export.tasks.base.examples import PROBES
 from export.tasks.base.inputs import read_examples, task_reader
 from export.verification.parity import VerificationError, relative_error
-from keras_bert.model.encoder import INPUT_NAMES, MASK_BIAS, encoder_config
+from keras_bert.model.attention_bias import MASK_BIAS
+from keras_bert.model.encoder import INPUT_NAMES, encoder_config
 from keras_bert.tasks.base.task import Task
 
 _MAX_ROWS = 8

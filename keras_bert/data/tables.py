@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SUFFIXES = {
     ".tsv": "tsv",
@@ -30,7 +31,7 @@ class Record:
     """One row of a file: its cells by position or by name, or the reason why it has none."""
 
     line: int  # of its first line, from 1; in a `.json` file the number of the entry
-    cells: list | dict | None
+    cells: list[Any] | dict[str, Any] | None
     problem: str | None = None
 
 
@@ -115,7 +116,7 @@ def _read_text(path: str | os.PathLike[str]) -> str:
 # === Formats ===
 
 
-def _line_records(lines: list[str], parse: Callable[[str], list | dict | None]) -> Iterator[Record]:
+def _line_records(lines: list[str], parse: Callable[[str], list[Any] | dict[str, Any] | None]) -> Iterator[Record]:
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r")
         if not line.strip(" "):
@@ -130,7 +131,7 @@ def _tsv_cells(line: str) -> list[str]:
     return line.split("\t")
 
 
-def _json_cells(line: str) -> list | dict | None:
+def _json_cells(line: str) -> list[Any] | dict[str, Any] | None:
     try:
         cells = json.loads(line)
     except (ValueError, RecursionError):

@@ -32,7 +32,7 @@ class Score:
 
     value: float
     degenerate: bool = False
-    details: dict = field(default_factory=dict)
+    details: dict[str, float] = field(default_factory=dict)
 
 
 class KeepBest(keras.callbacks.Callback):
@@ -64,7 +64,7 @@ class KeepBest(keras.callbacks.Callback):
     ):
         super().__init__()
         self.measure, self.metric, self.patience = measure, metric, patience
-        self.history: list[dict] = []
+        self.history: list[dict[str, Any]] = []
         self.best: Score | None = None
         self._best_weights: list[np.ndarray] | None = None
         self.best_epoch = 0

@@ -7,6 +7,8 @@ Rows are padded, or shared by several examples.
 
 import math
 import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -150,7 +152,18 @@ def token_counts(examples: str | os.PathLike[str], tokenizer: BertTokenizer) -> 
 # === Steps of the pipeline ===
 
 
-def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_remainder=True, devices=None, **order):
+def _rows(
+    examples: str | os.PathLike[str],
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    batch_size: int,
+    *,
+    endless: bool = False,
+    drop_remainder: bool = True,
+    devices: Devices | None = None,
+    **order: Any,
+) -> tf.data.Dataset:
     """Examples as rows `[B, T]`: each padded, or several packed into one."""
     length = load_manifest(os.fspath(examples)).settings.sequence_length
     if length > config.max_sequence_length:
@@ -180,7 +193,7 @@ def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_
     )
 
 
-def _pad(batch, shape, pad_id):
+def _pad(batch: dict[str, Any], shape: list[int | None], pad_id: int) -> dict[str, tf.Tensor]:
     tokens = batch["token_ids"]
     return {
         "token_ids": tokens.to_tensor(pad_id, shape=shape),
@@ -190,7 +203,15 @@ def _pad(batch, shape, pad_id):
     }
 
 
-def _mask(rows, examples, tokenizer, plan, start, seed, rate=None):
+def _mask(
+    rows: tf.data.Dataset,
+    examples: str | os.PathLike[str],
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    start: int,
+    seed: int,
+    rate: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> tf.data.Dataset:
     settings = {"rate": plan.last_mask_rate, "unit": plan.mask_unit}
     masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), **settings)
     masked = mask_batches(rows, masking, seed=seed, start=start, rate=rate)

@@ -236,7 +236,7 @@ class BertTokenizer:
 
     # === Config ===
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         """Return the arguments that create this tokenizer, ready for JSON."""
         return {
             "vocabulary": self.vocabulary,
@@ -247,7 +247,7 @@ class BertTokenizer:
         }
 
     @classmethod
-    def from_config(cls, config: dict) -> "BertTokenizer":
+    def from_config(cls, config: dict[str, Any]) -> "BertTokenizer":
         """Create a tokenizer from the result of `get_config()`."""
         return cls(**config)
 

@@ -51,6 +51,6 @@ def read_settings(directory: str | os.PathLike[str]) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def write_settings(directory: str | os.PathLike[str], settings: dict) -> None:
+def write_settings(directory: str | os.PathLike[str], settings: dict[str, Any]) -> None:
     """Write the settings of a task beside its model. The file is written completely or not at all."""
     write_whole(Path(directory) / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

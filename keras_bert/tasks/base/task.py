@@ -63,7 +63,7 @@ class Task(TaskDefinition):
         self.model, self.tokenizer = model, tokenizer
         self.sequence_length, self.long_texts, self.fresh_heads = sequence_length, long_texts, fresh_heads
         self.is_compiled = False
-        self._last_forward: tuple[keras.Model, Callable] | None = None
+        self._last_forward: tuple[keras.Model, Callable[[dict[str, Any]], dict[str, Any]]] | None = None
         check_vocabulary(tokenizer, encoder_config(model))
 
     # === Training ===
@@ -93,8 +93,8 @@ class Task(TaskDefinition):
         validation_split: float = 0.0,
         recipe: str | Recipe | None = None,
         metric: str | None = None,
-        class_weight: dict | str | None = None,
-        columns: dict | None = None,
+        class_weight: dict[str, float] | str | None = None,
+        columns: dict[str, Any] | None = None,
         directory: str | os.PathLike[str] | None = None,
         callbacks: Sequence[keras.callbacks.Callback] | None = None,
         method: TrainingMethod | None = None,
@@ -206,7 +206,7 @@ class Task(TaskDefinition):
         sizes = {"sequence_length": self.sequence_length, "batch_size": batch_size}
         return row_outputs(forward, tokenized, token_outputs=self.token_outputs, **sizes)
 
-    def forward(self, model: keras.Model) -> Callable:
+    def forward(self, model: keras.Model) -> Callable[[dict[str, Any]], dict[str, Any]]:
         """Inference as one graph for all lengths; the last model's is kept, because tracing takes seconds."""
         if self._last_forward is None or self._last_forward[0] is not model:
             self._last_forward = (model, inference_graph(model))

@@ -105,7 +105,13 @@ class AspectClassifier(TextClassifier):
         return answers[0] if isinstance(texts, str) else answers
 
     def fit(
-        self, x: Any, y: Any = None, *, validation_data: Any = None, columns: dict | None = None, **options: Any
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        validation_data: Any = None,
+        columns: dict[str, Any] | None = None,
+        **options: Any,
     ) -> FinetuneReport | keras.callbacks.History:
         """Fine-tune on sentences with aspects. Other arguments are those of `Task.fit`.
 

@@ -114,7 +114,10 @@ def _read_json(path: Path, splitting: str) -> Iterator[tuple[int, CommandExample
         if None in keys:
             yield record.line, "no key " + " or ".join(map(repr, (_WORDS, _SLOTS, _INTENT)[keys.index(None)]))
             continue
-        yield record.line, make_command(*(cells[key] for key in keys), row=record.line, splitting=splitting)
+        yield (
+            record.line,
+            make_command(*(cells[key] for key in keys if key is not None), row=record.line, splitting=splitting),
+        )
 
 
 # === Commands ===

@@ -154,7 +154,7 @@ class MultipleChoice(Task):
         ]
         return ranked
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> ChoiceReport:
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None) -> ChoiceReport:
         """Measure on questions with right choices, in any form that `fit` takes."""
         data = self.prepare(x, y, **(columns or {}))
         return self.report(self.outputs(data.tokenized), data)

@@ -153,7 +153,7 @@ class RelationClassifier(Task):
             warnings.warn(note, stacklevel=2)
         return self.outputs(tokenized, batch_size=batch_size)[_OUTPUT]
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> RelationReport:
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None) -> RelationReport:
         """Measure on labelled texts, in any form that `fit` takes."""
         data = self.prepare(x, y, **(columns or {}))
         report = self.report(self.outputs(data.tokenized), data)

@@ -124,7 +124,7 @@ class SentenceEmbedder(Task):
         temperature: float = 0.05,
         symmetric: bool = False,
         metric: str | None = None,
-        columns: dict | None = None,
+        columns: dict[str, Any] | None = None,
         **options: Any,
     ) -> FinetuneReport | keras.callbacks.History:
         """Fine-tune on pairs or triplets of texts. Other arguments are those of `Task.fit`.
@@ -211,7 +211,9 @@ class SentenceEmbedder(Task):
         hits: list[list[Hit]] = search_vectors(*given, top=top, texts=texts)
         return hits
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> RegressionReport | RetrievalReport:
+    def evaluate(
+        self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None
+    ) -> RegressionReport | RetrievalReport:
         """Measure on pairs or triplets, in any form that `fit` takes.
 
         Returns:

@@ -155,7 +155,7 @@ class ZeroShotClassifier:
         template: str | None = None,
         multi_label: bool = False,
         batch_size: int = 64,
-    ) -> list:
+    ) -> list[Any]:
         """Rank the labels by probability, the most likely first.
 
         Args:
@@ -184,7 +184,7 @@ class ZeroShotClassifier:
         *,
         labels: Sequence[str] | Mapping[str, str] | None = None,
         template: str | None = None,
-        columns: dict | None = None,
+        columns: dict[str, Any] | None = None,
     ) -> ClassificationReport:
         """Measure accuracy and F1 on labelled texts, in any form that `TextClassifier` takes.
 
