@@ -37,7 +37,7 @@ def deploy(
     recipes: Sequence[str] | None = None,
     lengths: str | int | Sequence[int] | None = None,
     time_limit: float | None = None,
-    columns: dict | None = None,
+    columns: dict[str, Any] | None = None,
     seed: int = 0,
     verbose: int | str = "auto",
 ) -> Deployment:

@@ -200,7 +200,7 @@ class Embedder(Runtime):
 
         return cosine_matrix(*map(self._vectors, (first, second)))
 
-    def search(self, queries: Any, collection: Any, *, top: int = 5) -> list:
+    def search(self, queries: Any, collection: Any, *, top: int = 5) -> list[Any]:
         """Find the texts of a collection that are nearest to each query, as `SentenceEmbedder.search` does."""
         from keras_bert.decoding.similarity import search_vectors
 

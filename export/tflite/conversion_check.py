@@ -73,7 +73,7 @@ def _both_outputs(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The outputs of model and file for the same inputs, flat, without padding."""
     length = signature.inputs["token_ids"].shape[1]
-    by_width: dict[int, list] = {}
+    by_width: dict[int, list[tuple[int, dict[str, np.ndarray]]]] = {}
     for row in rows:
         row = {name: row[name] if length < 0 else row[name][:, :length] for name in INPUT_NAMES}
         tokens = row["token_ids"].shape[1]
