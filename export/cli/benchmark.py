@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     command.add_argument("--repeats", type=int, default=50, help="runs of each length (default: %(default)s)")
 
 
-def run(arguments: argparse.Namespace) -> dict:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measure the size, speed and memory of an exported file, in a process without TensorFlow."""
     from export.verification.latency import benchmark
 

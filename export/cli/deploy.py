@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
     add_data_arguments(command.add_argument_group("columns of both files"))
 
 
-def run(arguments: argparse.Namespace) -> dict:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Find the smallest file that stays within an accuracy budget, and write all that an app needs."""
     limit = None if arguments.time_limit is None else read_seconds(arguments.time_limit)
     from export.deployment.deploying import deploy

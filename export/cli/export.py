@@ -33,7 +33,7 @@ def add(commands: Any) -> None:
     add_data_arguments(command.add_argument_group("columns of both files"))
 
 
-def run(arguments: argparse.Namespace) -> dict:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Write a fine-tuned model as TFLite for apps, or as a SavedModel for TF Serving, and verify it."""
     formats = [name.strip() for name in arguments.format.split(",")]
     if unknown := [name for name in formats if name not in FORMATS]:
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> dict:
     from keras_bert.tasks.base.saved_tasks import load_task
 
     task = load_task(arguments.model)
-    written: dict = {}
+    written: dict[str, Any] = {}
     if "tflite" in formats:
         written |= _write_tflite(task, arguments)
     if "saved_model" in formats:

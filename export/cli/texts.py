@@ -24,7 +24,7 @@ def read_lengths(words: str) -> tuple[int, ...] | str | None:
         raise ValueError(f"Got --lengths {words!r}; expected numbers separated by commas, or dynamic.") from None
 
 
-def read_texts(path: str, task: Any) -> list:
+def read_texts(path: str, task: Any) -> list[Any]:
     """Read inputs without labels, one per line; a tab separates the second text of a pair, a context, or a choice."""
     lines = [line for line in Path(path).read_text(encoding="utf-8").split("\n") if line.strip()]
     if not lines:

@@ -18,7 +18,7 @@ def add(commands: Any) -> None:
     add_data_arguments(command.add_argument_group("columns of DATA"))
 
 
-def run(arguments: argparse.Namespace) -> dict:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Compare an exported file with the model that it was made from."""
     from export.verification.parity import verify
     from keras_bert.tasks.base.saved_tasks import load_task

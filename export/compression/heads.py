@@ -75,7 +75,7 @@ def remove_heads(
     share: float | None = None,
     examples: int = EXAMPLES,
     metric: str | None = None,
-    columns: dict | None = None,
+    columns: dict[str, Any] | None = None,
     verbose: bool = True,
 ) -> tuple[Task, PartRemoval]:
     """Remove attention heads from every block of a task.
@@ -116,7 +116,7 @@ def remove_neurons(
     share: float | None = None,
     examples: int = EXAMPLES,
     metric: str | None = None,
-    columns: dict | None = None,
+    columns: dict[str, Any] | None = None,
     verbose: bool = True,
 ) -> tuple[Task, PartRemoval]:
     """Remove neurons from the feed-forward part of every block of a task; arguments as for `remove_heads`.

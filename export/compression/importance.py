@@ -45,13 +45,13 @@ def part_importance(task: Task, data: PreparedData, part: str, *, batch_size: in
         raise ValueError(f"Got part={part!r}; expected one of {', '.join(map(repr, PARTS))}.")
     model, batches, summed = training_step(task, data, batch_size=batch_size)
     blocks = [model.get_layer(f"block_{index}") for index in range(task.config.num_layers)]
-    given: dict = {}
+    given: dict[int, tf.Tensor] = {}
     for index, block in enumerate(blocks):  # the input of the matrix after all parts of a block
         _record_input(block.attention.output_dense if part == "heads" else block.output_dense, given, index)
     each = task.config.head_dim if part == "heads" else 1
 
     @tf.function(input_signature=batches.element_spec, autograph=False)
-    def step(inputs: dict, labels: dict, weights: Any) -> dict[str, Any]:
+    def step(inputs: dict[str, tf.Tensor], labels: dict[str, tf.Tensor], weights: Any) -> dict[str, Any]:
         with tf.GradientTape() as tape:
             loss, _ = summed(model(inputs, training=False), labels, weights)
         values = [given[index] for index in range(len(blocks))]
@@ -76,7 +76,7 @@ def part_importance(task: Task, data: PreparedData, part: str, *, batch_size: in
     return PartStatistics(np.stack(totals["importance"]) / len(data.tokenized), means, np.stack(covariances))
 
 
-def _record_input(layer: Any, into: dict, key: int) -> None:
+def _record_input(layer: Any, into: dict[int, tf.Tensor], key: int) -> None:
     """Record the input of a layer each time it is called. The model is a fresh one that nothing else uses."""
     call = layer.call
 
@@ -87,7 +87,7 @@ def _record_input(layer: Any, into: dict, key: int) -> None:
     layer.call = recording
 
 
-def _by_text(contributions: tf.Tensor, inputs: dict, each: int) -> tf.Tensor:
+def _by_text(contributions: tf.Tensor, inputs: dict[str, tf.Tensor], each: int) -> tf.Tensor:
     """Sum `[R, T, W]` over each text's tokens and over `each` neighbours, then the absolute values over all texts."""
     width = contributions.shape[-1]
     by_part = tf.reduce_sum(tf.reshape(contributions, [-1, width // each, each]), axis=-1)  # [R * T, W / each]

@@ -70,7 +70,7 @@ def remove_layers(
     keep: int,
     examples: int = EXAMPLES,
     metric: str | None = None,
-    columns: dict | None = None,
+    columns: dict[str, Any] | None = None,
     verbose: bool = True,
 ) -> tuple[Task, LayerRemoval]:
     """Remove blocks from a task.

@@ -17,6 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from export.distillation.losses import DistillationLoss
 from export.distillation.training import distill
 from export.quantization.tfmot import load_tfmot
 from export.tasks.base.teacher_labels import label_texts
@@ -73,13 +74,13 @@ def prune(
     end: int | None = None,
     frequency: int | None = None,
     teacher: Task | Sequence[Task] | None = None,
-    losses: Sequence | None = None,
+    losses: Sequence[DistillationLoss] | None = None,
     label_weight: float = 0.5,
     validation_data: Any = None,
     recipe: str | Recipe = "standard",
     metric: str | None = None,
-    directory: str | os.PathLike | None = None,
-    columns: dict | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    columns: dict[str, Any] | None = None,
     callbacks: Sequence[keras.callbacks.Callback] | None = None,
     verbose: int | str = "auto",
     **changes: Any,
@@ -174,7 +175,7 @@ def _matrices(model: keras.Model) -> dict[str, np.ndarray]:
 # === The schedule ===
 
 
-def _count_steps(task: Task, x: Any, y: Any, columns: dict, recipe: Recipe) -> int:
+def _count_steps(task: Task, x: Any, y: Any, columns: dict[str, Any], recipe: Recipe) -> int:
     data = task.prepare(x, y, **columns)
     per_epoch = -(-len(data.tokenized) // (data.texts_per_example * recipe.batch_size))
     return max(round(recipe.epochs * per_epoch), recipe.steps or 0, 1)
@@ -211,7 +212,7 @@ class PruningMasks(keras.layers.Layer):
         schedule: A schedule of tfmot: takes a step, gives whether to cut and the share of zeros.
     """
 
-    def __init__(self, kernels: list, schedule: Any, **kwargs: Any) -> None:
+    def __init__(self, kernels: list[keras.Variable], schedule: Any, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.schedule = schedule
         self.step = self.add_weight(name="step", shape=(), dtype="int32", initializer="zeros", trainable=False)

@@ -54,9 +54,9 @@ class TrimReport:
 
 def trim_vocabulary(
     task: Task,
-    texts: Sequence,
+    texts: Sequence[str | Sequence[str]],
     *,
-    held_out: Sequence = (),
+    held_out: Sequence[str | Sequence[str]] = (),
     min_count: int = 1,
     keep: Sequence[str] = (),
     keep_characters: bool = True,
@@ -108,7 +108,7 @@ def trim_vocabulary(
     return smaller, _with_cost(report, tokenizer, smaller.tokenizer, kept, _flat(held_out))
 
 
-def _flat(texts: Sequence) -> list[str]:
+def _flat(texts: Sequence[str | Sequence[str]]) -> list[str]:
     return [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
 
 

@@ -27,8 +27,8 @@ WORK = ".work"
 
 
 def deploy(
-    model: Task | str | os.PathLike,
-    directory: str | os.PathLike,
+    model: Task | str | os.PathLike[str],
+    directory: str | os.PathLike[str],
     train: Any = None,
     validation: Any = None,
     accuracy_budget: float = 0.01,
@@ -37,7 +37,7 @@ def deploy(
     recipes: Sequence[str] | None = None,
     lengths: str | int | Sequence[int] | None = None,
     time_limit: float | None = None,
-    columns: dict | None = None,
+    columns: dict[str, Any] | None = None,
     seed: int = 0,
     verbose: int | str = "auto",
 ) -> Deployment:

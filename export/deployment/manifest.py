@@ -5,6 +5,7 @@ import json
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 import keras_bert
 
@@ -12,7 +13,7 @@ FORMAT = 1
 _PACKAGES = ("tensorflow", "tensorflow-text", "keras", "ai-edge-litert", "numpy", "tokenizers")
 
 
-def write_manifest(directory: Path, facts: dict) -> Path:
+def write_manifest(directory: Path, facts: dict[str, Any]) -> Path:
     """Write `manifest.json` for all files of a directory.
 
     Args:
@@ -38,7 +39,7 @@ def check_manifest(directory: Path) -> list[str]:
     return sorted(name for name, facts in said.items() if found.get(name) != facts)
 
 
-def describe_files(directory: Path) -> dict[str, dict]:
+def describe_files(directory: Path) -> dict[str, dict[str, Any]]:
     """The size and SHA-256 of each file, by its path; hidden files and the manifest are left out."""
     found = {}
     for path in sorted(directory.rglob("*")):

@@ -35,11 +35,11 @@ class Package:
 
 def write_package(
     task: Task,
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     *,
     recipe: str | Recipe = "dynamic_int8",
     lengths: int | Sequence[int] | str | None = "auto",
-    calibration: Iterable | str | os.PathLike | None = None,
+    calibration: Iterable[Any] | str | os.PathLike[str] | None = None,
     data: Any = None,
     check: bool = True,
 ) -> Package:
@@ -74,7 +74,7 @@ def write_package(
     return Package(replace(artifact, path=path), report)
 
 
-def write_golden(file: Any, inputs: Sequence, path: str | os.PathLike) -> None:
+def write_golden(file: Any, inputs: Sequence[Any], path: str | os.PathLike[str]) -> None:
     """Write the tokens, outputs and answers of some inputs as JSON, to test an app's own code with.
 
     A text that is read in several windows has several rows, with the same answer. Outputs for each token have no

@@ -90,7 +90,7 @@ def _confusion(teacher: Task, task: Task, data: DeploymentData, file: Path) -> C
     return Confusion(tuple(teacher.labels), *tables)
 
 
-def _count(output: str, outputs: dict, rows: PreparedData, names: Sequence[str]) -> np.ndarray:
+def _count(output: str, outputs: dict[str, np.ndarray], rows: PreparedData, names: Sequence[str]) -> np.ndarray:
     labels = rows.labels[output] if isinstance(rows.labels, dict) else rows.labels
     true = np.asarray(labels)[np.unique(rows.owners, return_index=True)[1]]
     found = mean_by_owner(outputs[output], rows.owners).argmax(axis=-1)

@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from export.distillation.distances import SoftLabels, SoftSpans, SoftYesNo
-from export.distillation.losses import Attention, Hidden, Layers, Logits, Relations, Vectors
+from export.distillation.losses import Attention, DistillationLoss, Hidden, Layers, Logits, Relations, Vectors
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.weights import copy_weights
@@ -38,9 +38,9 @@ class Aims:
         losses: The values of `distillation/losses.py` to learn by.
     """
 
-    def __init__(self, teacher: Task, student: Task, losses: Sequence) -> None:
+    def __init__(self, teacher: Task, student: Task, losses: Sequence[DistillationLoss]) -> None:
         self.teacher, self.student = teacher, student
-        self.losses: dict[str, tuple] = {}
+        self.losses: dict[str, tuple[DistillationLoss, Any]] = {}
         heads = [name for name in _HEADS if name in student.model.output]
         for loss in losses:
             if isinstance(loss, Logits | Vectors):

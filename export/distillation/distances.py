@@ -10,7 +10,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_bert.model.encoder import MASK_BIAS
+from keras_bert.model.attention_bias import MASK_BIAS
 from keras_bert.tasks.multiple_choice.task import ABSENT
 
 

@@ -49,6 +49,7 @@ class Layers:
         weight: The weight of this loss.
     """
 
+    name: ClassVar[str]
     pairs: Sequence[tuple[int, int]] | None = None
     weight: float = 1.0
 
@@ -87,3 +88,6 @@ class Attention(Layers):
     """
 
     name: ClassVar[str] = "attention"
+
+
+DistillationLoss = Logits | Vectors | Layers

@@ -29,7 +29,7 @@ def teacher_outputs(
     tokenized: TokenizedTexts,
     *,
     token_outputs: tuple[str, ...],
-    cache: str | os.PathLike | None = None,
+    cache: str | os.PathLike[str] | None = None,
     batch_size: int = 64,
     verbose: bool = True,
 ) -> dict[str, np.ndarray]:

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 from export.distillation.aims import SPANS, Aims, ScaledLoss
-from export.distillation.losses import Layers, Logits, Vectors
+from export.distillation.losses import DistillationLoss, Layers, Logits, Vectors
 from export.distillation.teacher_outputs import teacher_outputs
 from export.tasks.base.teacher_labels import label_texts
 from keras_bert.batching.prepared_data import PreparedData
@@ -25,8 +25,8 @@ from keras_bert.finetuning.recipes import Recipe, find_recipe
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.tasks.base.fitting import fit_recipe
 from keras_bert.tasks.base.task import Task, is_pair_of_xy
-from keras_bert.tasks.base.training_method import Combined, TrainingMethod
-from keras_bert.tasks.similarity.task import OUTPUT as VECTOR_OUTPUT
+from keras_bert.tasks.base.training_method import Combined, Losses, TrainingMethod
+from keras_bert.tasks.similarity.pooling import OUTPUT as VECTOR_OUTPUT
 from keras_bert.text.token_labels import TokenVectors
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
@@ -37,14 +37,14 @@ def distill(
     x: Any,
     y: Any = None,
     *,
-    losses: Sequence | None = None,
+    losses: Sequence[DistillationLoss] | None = None,
     label_weight: float = 0.5,
     validation_data: Any = None,
     recipe: str | Recipe = "standard",
     metric: str | None = None,
-    cache: str | os.PathLike | None = None,
-    directory: str | os.PathLike | None = None,
-    columns: dict | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    columns: dict[str, Any] | None = None,
     callbacks: Sequence[keras.callbacks.Callback] | None = None,
     method: TrainingMethod | None = None,
     verbose: int | str = "auto",
@@ -129,7 +129,7 @@ class Distillation(TrainingMethod):
     def change_training_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
         return self.aims.extend(model, encoder)
 
-    def losses(self, own: dict) -> dict:
+    def losses(self, own: Losses) -> Losses:
         scaled = {name: ScaledLoss(loss, self.label_weight) for name, loss in own.items()}
         return {**scaled, **self.aims.keras_losses()}
 
@@ -143,10 +143,10 @@ def plan_distillation(
     x: Any,
     y: Any = None,
     *,
-    losses: Sequence | None = None,
+    losses: Sequence[DistillationLoss] | None = None,
     label_weight: float = 0.5,
-    columns: dict | None = None,
-    cache: str | os.PathLike | None = None,
+    columns: dict[str, Any] | None = None,
+    cache: str | os.PathLike[str] | None = None,
     verbose: bool = False,
 ) -> tuple[Distillation, PreparedData]:
     """Compute the teachers' outputs, and give what `fit` needs to train a student on them.
@@ -177,7 +177,7 @@ def _default_loss(student: Task) -> Logits | Vectors:
     return Vectors() if VECTOR_OUTPUT in student.model.output else Logits()
 
 
-def _check(teachers: Sequence[Task], student: Task, losses: Sequence, label_weight: float) -> None:
+def _check(teachers: Sequence[Task], student: Task, losses: Sequence[DistillationLoss], label_weight: float) -> None:
     if not teachers:
         raise ValueError("There is no teacher; expected a fine-tuned task, or several.")
     for teacher in teachers:
@@ -203,14 +203,14 @@ def _check(teachers: Sequence[Task], student: Task, losses: Sequence, label_weig
 def _targets(
     teachers: Sequence[Task],
     aims: Aims,
-    given: tuple[Any, Any, dict],
+    given: tuple[Any, Any, dict[str, Any]],
     data: PreparedData,
-    cache: str | os.PathLike | None,
+    cache: str | os.PathLike[str] | None,
     verbose: bool,
 ) -> dict[str, Any]:
     """The teacher's outputs as labels, with a row for each row or group of the student's data."""
     x, y, columns = given
-    found: dict[str, list] = {}
+    found: dict[str, list[np.ndarray]] = {}
     for teacher in teachers:
         tokenized = teacher.prepare(x, y, **columns).tokenized
         _check_aligned(tokenized, data.tokenized, aims)

@@ -32,7 +32,7 @@ def append_files(content: bytes, files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def read_files(path_or_bytes: str | os.PathLike | bytes, max_bytes: Mapping[str, int]) -> dict[str, bytes]:
+def read_files(path_or_bytes: str | os.PathLike[str] | bytes, max_bytes: Mapping[str, int]) -> dict[str, bytes]:
     """Read the named files after a TFLite file; raise a ValueError for anything unexpected.
 
     Args:

@@ -75,7 +75,7 @@ _SMALLEST_SCALE, _INFINITY = 0x0080_0000, 0x7F80_0000
 _MAX_STEP = 256
 
 
-def check_file(source: str | os.PathLike | bytes) -> None:
+def check_file(source: str | os.PathLike[str] | bytes) -> None:
     """Raise an error if a file would crash LiteRT instead of being refused by it.
 
     Args:

@@ -12,7 +12,7 @@ from export.file.check import check_file
 
 
 def open_interpreter(
-    source: str | os.PathLike | bytes,
+    source: str | os.PathLike[str] | bytes,
     *,
     num_threads: int = 1,
     keep_tensors: bool = False,

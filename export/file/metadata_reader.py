@@ -55,7 +55,7 @@ class FileMetadata:
         return f"{self.name}  {self.task}  lengths {lengths}{labels}  {len(self.vocabulary):,} tokens"
 
 
-def read_metadata(path_or_bytes: str | os.PathLike | bytes) -> FileMetadata:
+def read_metadata(path_or_bytes: str | os.PathLike[str] | bytes) -> FileMetadata:
     """Read the metadata of a `.tflite` file, which may come from anywhere. Anything wrong raises a ValueError.
 
     Example:

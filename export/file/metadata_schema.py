@@ -115,23 +115,25 @@ def _write_table(builder: flatbuffers.Builder, table: dict[int, Any]) -> int:
     return builder.EndObject()
 
 
-def associated_file(name: str, description: str, kind: int) -> dict:
+def associated_file(name: str, description: str, kind: int) -> dict[int, Any]:
     """`AssociatedFile`: a file in the archive after the flatbuffer."""
     return {0: name, 1: description, 2: kind}
 
 
-def tensor(name: str, description: str, files: Sequence[dict] = ()) -> dict:
+def tensor(name: str, description: str, files: Sequence[dict[int, Any]] = ()) -> dict[int, Any]:
     """`TensorMetadata`: the name of an input or output, and the files that belong to it."""
     return {0: name, 1: description} | ({6: list(files)} if files else {})
 
 
-def subgraph(name: str, inputs: list[dict], outputs: list[dict], *, vocabulary: dict | None) -> dict:
+def subgraph(
+    name: str, inputs: list[dict[int, Any]], outputs: list[dict[int, Any]], *, vocabulary: dict[int, Any] | None
+) -> dict[int, Any]:
     """`SubGraphMetadata`: a graph's tensors, with BERT's tokenizer if there is a vocabulary."""
     table = {0: name, 2: inputs, 3: outputs}
     return table | ({5: [{0: _BERT_TOKENIZER, 1: {0: [vocabulary]}}]} if vocabulary else {})
 
 
-def model_metadata(name: str, description: str, subgraphs: list[dict]) -> bytes:
+def model_metadata(name: str, description: str, subgraphs: list[dict[int, Any]]) -> bytes:
     """The `ModelMetadata` flatbuffer."""
     builder = flatbuffers.Builder(4096)
     root = _write_table(builder, {0: name, 1: description, 3: subgraphs, 7: MIN_PARSER_VERSION})

@@ -50,7 +50,7 @@ class _NotKept:
 class Attached:
     """A quantizer with its weights on a layer, called with a tensor."""
 
-    def __init__(self, quantizer: Any, weights: dict) -> None:
+    def __init__(self, quantizer: Any, weights: dict[str, Any]) -> None:
         self.quantizer, self.weights = quantizer, weights
 
     def __call__(self, inputs: Any) -> Any:
@@ -92,19 +92,19 @@ class LearnedRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its 
     def __init__(self, low: float, high: float):
         self.ends = np.array([min(low, 0.0), max(high, 0.0)], "float32")
 
-    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict:
+    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict[str, Any]:
         return {"range": layer.add_weight(f"{name}_range", shape=(2,), initializer="zeros", trainable=True)}
 
-    def scale(self, weights: dict) -> tuple[Any, Any]:
+    def scale(self, weights: dict[str, Any]) -> tuple[Any, Any]:
         """The current scale and zero point."""
         low, high = ops.unstack(self.ends * ops.exp(RANGE_RATE * weights["range"]))
         scale = ops.maximum(high - low, 1e-8) / (HIGHEST - LOWEST)
         return scale, _round(LOWEST - low / scale)  # within the ends, because low <= 0 <= high
 
-    def __call__(self, inputs: Any, training: Any, weights: dict, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Any, training: Any, weights: dict[str, Any], **kwargs: Any) -> Any:
         return _rounded(inputs, *self.scale(weights), LOWEST, HIGHEST)
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         return {"low": float(self.ends[0]), "high": float(self.ends[1])}
 
 
@@ -119,18 +119,18 @@ class LearnedScales(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its
     def __init__(self, scales: np.ndarray, bits: int = 4):
         self.scales, self.bits = np.asarray(scales, "float32"), bits
 
-    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict:
+    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict[str, Any]:
         return {"scale": layer.add_weight(f"{name}_scale", shape=self.scales.shape, initializer="zeros")}
 
-    def scale(self, weights: dict) -> tuple[Any, Any]:
+    def scale(self, weights: dict[str, Any]) -> tuple[Any, Any]:
         """The current scales, and 0, because matrices are symmetric."""
         return self.scales * ops.exp(RANGE_RATE * weights["scale"]), ops.zeros(())
 
-    def __call__(self, inputs: Any, training: Any, weights: dict, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Any, training: Any, weights: dict[str, Any], **kwargs: Any) -> Any:
         top = 2 ** (self.bits - 1) - 1
         return _rounded(inputs, *self.scale(weights), -top, top)
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         return {"scales": self.scales.tolist(), "bits": self.bits}
 
 
@@ -140,10 +140,10 @@ class LearnedScales(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its
 class TokenRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its module is loaded by a function
     """Rounds each vector `[…, channels]` to 8 bits by its own range, as LiteRT does for dynamic products."""
 
-    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict:
+    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict[str, Any]:
         return {}
 
-    def __call__(self, inputs: Any, training: Any, weights: dict, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Any, training: Any, weights: dict[str, Any], **kwargs: Any) -> Any:
         low = ops.minimum(ops.min(inputs, axis=-1, keepdims=True), 0.0)
         high = ops.maximum(ops.max(inputs, axis=-1, keepdims=True), 0.0)
         scale = ops.where(high > low, (high - low) / (HIGHEST - LOWEST), 1.0)
@@ -151,21 +151,21 @@ class TokenRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its mo
         integers = ops.clip(ops.round(inputs / scale) + zero_point, LOWEST, HIGHEST)
         return _straight_through(inputs, (integers - zero_point) * scale)
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         return {}
 
 
 class RowRange(_QUANTIZERS.Quantizer):  # type: ignore[name-defined]  # its module is loaded by a function
     """Rounds each vector `[…, channels]` to 8 bits, symmetric, by its largest value, as the rows of a table."""
 
-    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict:
+    def build(self, tensor_shape: Any, name: str, layer: Any) -> dict[str, Any]:
         return {}
 
-    def __call__(self, inputs: Any, training: Any, weights: dict, **kwargs: Any) -> Any:
+    def __call__(self, inputs: Any, training: Any, weights: dict[str, Any], **kwargs: Any) -> Any:
         scale = ops.maximum(ops.max(ops.abs(inputs), axis=-1, keepdims=True), 1e-12) / HIGHEST
         return _straight_through(inputs, ops.round(inputs / scale) * scale)
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         return {}
 
 
@@ -192,7 +192,7 @@ def _straight_through(values: Any, rounded: Any) -> Any:
 
 
 @tf.custom_gradient
-def _round(values: Any) -> tuple[Any, Callable]:
+def _round(values: Any) -> tuple[Any, Callable[[Any], Any]]:
     return tf.round(values), lambda gradient: gradient
 
 
@@ -205,7 +205,7 @@ def _rounded(values: Any, scale: Any, zero_point: Any, lowest: int, highest: int
     """
 
     @tf.custom_gradient
-    def rounded(values: Any, scale: Any, zero_point: Any) -> tuple[Any, Callable]:
+    def rounded(values: Any, scale: Any, zero_point: Any) -> tuple[Any, Callable[[Any], Any]]:
         places = values / scale
         integers = tf.clip_by_value(tf.round(places) + zero_point, lowest, highest) - zero_point
 

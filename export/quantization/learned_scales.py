@@ -125,5 +125,5 @@ def static_numbers(ranges: LearnedRanges, name: str) -> StaticNumbers:
     return StaticNumbers(**values)
 
 
-def _fields(numbers: StaticNumbers) -> tuple:
+def _fields(numbers: StaticNumbers) -> tuple[Any, ...]:
     return numbers.input_factors, numbers.input_scale, numbers.output_factors, numbers.output_scale

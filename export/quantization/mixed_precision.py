@@ -8,6 +8,7 @@ a conversion of its own. Needs the extra `quantize`.
 
 import copy
 import functools
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -91,7 +92,7 @@ def choose_precision(
     wider: str | None = None,
     metric: str | None = None,
     examples: int = 256,
-    columns: dict | None = None,
+    columns: dict[str, Any] | None = None,
     verbose: int | str = "auto",
 ) -> MeasuredRecipe:
     """Find the matrices that a recipe should not round, or round less.
@@ -191,7 +192,9 @@ def _check(task: Any, base: Recipe, wider: str, budget: float) -> None:
 class _Switched:
     """A product that a variable makes float, narrow or wide, so that the graph is traced only once."""
 
-    def __init__(self, mode: tf.Variable, products: tuple, narrow_kernel: np.ndarray | None) -> None:
+    def __init__(
+        self, mode: tf.Variable, products: tuple[Callable[..., Any], ...], narrow_kernel: np.ndarray | None
+    ) -> None:
         self.mode, self.products = mode, products
         self.narrow_kernel = None if narrow_kernel is None else tf.constant(narrow_kernel)
 
@@ -206,7 +209,9 @@ class _Switched:
 class _Measure:
     """The data, a model whose products can be switched, and the scores of its outputs."""
 
-    def __init__(self, task: Task, data: Any, y: Any, metric: str | None, examples: int, columns: dict) -> None:
+    def __init__(
+        self, task: Task, data: Any, y: Any, metric: str | None, examples: int, columns: dict[str, Any]
+    ) -> None:
         found = read_examples(task, data, y, **columns)
         self.task, self.app = copy.copy(task), find_export(task.name)
         self.unchanged: set[str] = set()  # matrices that are wide already

@@ -7,6 +7,7 @@ The numbers are those of post-training quantization: factors and ranges of stati
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import keras
 import numpy as np
@@ -41,7 +42,7 @@ class QuantizationPlan:
 
 
 def plan_quantization(
-    model: keras.Model, recipe: Recipe, rows: Iterable, *, static_vectors: bool = True
+    model: keras.Model, recipe: Recipe, rows: Iterable[Any], *, static_vectors: bool = True
 ) -> QuantizationPlan:
     """Plan the quantization of a model.
 

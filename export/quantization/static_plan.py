@@ -56,7 +56,7 @@ class StaticLayer:
         return cls(integers, scales, input_factors, input_scale, output_factors, output_scale, bits)
 
     @property
-    def input_key(self) -> tuple:
+    def input_key(self) -> tuple[tuple[float, int], bytes | None]:
         """A key that is equal for products that can read the same integers."""
         factors = None if self.input_factors is None else self.input_factors.tobytes()
         return self.input_scale, factors
@@ -72,7 +72,7 @@ def plan_static(
         statistics: The statistics of their inputs and outputs, by the same keys.
         activation_bits: 8 or 16.
     """
-    readers: dict[Any, list] = {}
+    readers: dict[Any, list[Any]] = {}
     for key in matrices:
         readers.setdefault(statistics[key].source, []).append(key)
     layers = {}

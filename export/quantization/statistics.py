@@ -47,7 +47,7 @@ def new_statistics(inputs: int, outputs: int, source: Hashable) -> LayerStatisti
     return LayerStatistics(before, -before, after, -after, np.zeros((inputs, inputs)), 0, source)
 
 
-def rows_of(data: Iterable) -> Iterator[dict[str, np.ndarray]]:
+def rows_of(data: Iterable[Any]) -> Iterator[dict[str, np.ndarray]]:
     """Give single rows `[1, T]` without padding from batches or rows of model inputs, with labels or without."""
     if isinstance(data, dict):
         data = [data]
@@ -81,7 +81,7 @@ def token_rows(tokenized: TokenizedTexts) -> list[dict[str, np.ndarray]]:
     return rows
 
 
-def collect_statistics(content: bytes, data: Iterable) -> dict[int, LayerStatistics]:
+def collect_statistics(content: bytes, data: Iterable[Any]) -> dict[int, LayerStatistics]:
     """Run rows through the float file; give statistics by the buffer of the weights, which signatures share."""
     interpreter = open_interpreter(content, keep_tensors=True)
     signature = max(describe(content).signatures, key=lambda one: _length(one) or np.inf)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from export.distillation.losses import Logits
+from export.distillation.losses import DistillationLoss, Logits
 from export.distillation.training import distill
 from export.quantization.learned_scales import pack_numbers
 from export.quantization.matrices import dense_layers
@@ -41,13 +41,13 @@ def train_quantized(
     quantization: str | Recipe = "static_int8",
     validation_data: Any = None,
     teacher: Task | Sequence[Task] | None = None,
-    losses: Sequence = (Logits(),),
+    losses: Sequence[DistillationLoss] = (Logits(),),
     label_weight: float = 0.5,
     recipe: str | TrainingRecipe = "standard",
     metric: str | None = None,
-    cache: str | os.PathLike | None = None,
-    directory: str | os.PathLike | None = None,
-    columns: dict | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    columns: dict[str, Any] | None = None,
     callbacks: Sequence[keras.callbacks.Callback] | None = None,
     verbose: int | str = "auto",
     **changes: Any,

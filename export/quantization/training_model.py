@@ -232,7 +232,7 @@ def rounded_kernels(model: keras.Model) -> dict[str, np.ndarray]:
     }
 
 
-def observe(model: keras.Model, rows: Iterable) -> tuple[dict[str, LayerStatistics], set[str]]:
+def observe(model: keras.Model, rows: Iterable[Any]) -> tuple[dict[str, LayerStatistics], set[str]]:
     """Collect statistics of the dense layers of a float model, and find those that see a single vector per text.
 
     Args:

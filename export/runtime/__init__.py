@@ -46,7 +46,7 @@ class Runtime:
             if (known.__module__, known.__qualname__) == (cls.__module__, cls.__qualname__):
                 _RUNTIMES[cls.task] = cls  # a module may be loaded again
 
-    def __init__(self, path: str | os.PathLike, metadata: FileMetadata | None = None, *, num_threads: int = 1):
+    def __init__(self, path: str | os.PathLike[str], metadata: FileMetadata | None = None, *, num_threads: int = 1):
         path = _find_file(path)
         metadata = read_metadata(path) if metadata is None else metadata
         if self.task not in (None, metadata.task) or _find_task(path, metadata.task).writes != self.writes:
@@ -200,7 +200,7 @@ class Embedder(Runtime):
 
         return cosine_matrix(*map(self._vectors, (first, second)))
 
-    def search(self, queries: Any, collection: Any, *, top: int = 5) -> list:
+    def search(self, queries: Any, collection: Any, *, top: int = 5) -> list[Any]:
         """Find the texts of a collection that are nearest to each query, as `SentenceEmbedder.search` does."""
         from keras_bert.decoding.similarity import search_vectors
 
@@ -218,7 +218,7 @@ class Embedder(Runtime):
 # === Opening ===
 
 
-def load(path: str | os.PathLike, *, num_threads: int = 1) -> Runtime:
+def load(path: str | os.PathLike[str], *, num_threads: int = 1) -> Runtime:
     """Open a file that `export.convert` wrote from a task, or a directory that has it as `model.tflite`.
 
     Args:
@@ -248,14 +248,14 @@ def _general_runtime(path: Path, task: str) -> type[Runtime]:
     return Writer
 
 
-def _find_task(path: Path | str | os.PathLike, name: str) -> ExportedTask:
+def _find_task(path: Path | str | os.PathLike[str], name: str) -> ExportedTask:
     try:
         return find_export(name)
     except ValueError as error:
         raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def _find_file(path: str | os.PathLike) -> Path:
+def _find_file(path: str | os.PathLike[str]) -> Path:
     path = Path(path).expanduser()
     path = path / "model.tflite" if path.is_dir() else path
     if not path.is_file():
@@ -263,7 +263,7 @@ def _find_file(path: str | os.PathLike) -> Path:
     return path
 
 
-def make_reader(path: str | os.PathLike, metadata: FileMetadata) -> Reader:
+def make_reader(path: str | os.PathLike[str], metadata: FileMetadata) -> Reader:
     """Build the reader of a file. Its metadata is checked here, before anything is run.
 
     Args:

@@ -31,7 +31,7 @@ class RowRunner:
         if missing := set(metadata.signatures) - set(self._interpreter.get_signature_list()):
             raise ValueError(f"{path} names the signatures {sorted(missing)}, which it does not have; export it again.")
         self._lengths = metadata.signatures
-        self._runners: dict = {}
+        self._runners: dict[str, Any] = {}
         self._outputs, self._token_outputs = reader.outputs, reader.token_outputs
         for key, length in self._lengths.items():
             self._check_signature(path, key, length)

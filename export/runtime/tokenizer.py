@@ -64,7 +64,7 @@ class DeviceTokenizer:
         return len(self.vocabulary)
 
     @staticmethod
-    def _encode(encode: Callable[..., list], texts: Sequence[str]) -> list:
+    def _encode(encode: Callable[..., list[Any]], texts: Sequence[str]) -> list[Any]:
         try:
             return encode(list(texts), add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
@@ -73,7 +73,7 @@ class DeviceTokenizer:
             raise
 
 
-def _flat(encodings: list) -> tuple[np.ndarray, np.ndarray]:
+def _flat(encodings: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     ids = [encoding.ids for encoding in encodings]
     splits = np.concatenate([[0], np.cumsum([len(row) for row in ids], dtype=np.int64)]).astype(np.int64)
     return np.array([index for row in ids for index in row], np.int32), splits

@@ -48,11 +48,11 @@ class WriterSizes:
         shapes = {"keys": (batch, self.heads, self.width, slots), "values": (batch, self.heads, slots, self.width)}
         return {f"{part}_{kind}_{layer}": shapes[kind] for layer in range(self.layers) for kind in ("keys", "values")}
 
-    def read(self) -> tuple[dict, dict]:
+    def read(self) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
         """The shapes of the inputs and outputs of the graph that reads."""
         return dict.fromkeys(_ROW_INPUTS, (1, self.length)), self.caches("source", 1, self.length)
 
-    def step(self, batch: int, vocabulary: int) -> tuple[dict, dict]:
+    def step(self, batch: int, vocabulary: int) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
         """The shapes of the inputs and outputs of a graph that writes the next token."""
         takes: dict[str, tuple[int, ...]] = dict.fromkeys(("token_ids", "segment_ids", "position_ids"), (batch, 1))
         takes |= {"source_mask": (batch, self.length), "target_mask": (batch, self.slots)}

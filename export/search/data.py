@@ -65,7 +65,7 @@ class DeploymentData:
         rows = ready.prepare(self.validation.labelled, None)
         return ready, find_export(task.name).to_task(task, runtime.outputs(rows.tokenized), rows.tokenized), rows
 
-    def _score(self, task: Task, outputs: dict, rows: PreparedData) -> float:
+    def _score(self, task: Task, outputs: dict[str, np.ndarray], rows: PreparedData) -> float:
         return float(find_export(task.name).score(task, outputs, rows, self.metric))
 
     def difference(self, teacher: Task, task: Task, runtime: Runtime) -> ScoreInterval | None:
@@ -80,7 +80,7 @@ class DeploymentData:
         return score_interval(after - before, ours - theirs, rows.num_examples)
 
     def _scores_without(
-        self, groups: list[np.ndarray], task: Task, outputs: dict, rows: PreparedData
+        self, groups: list[np.ndarray], task: Task, outputs: dict[str, np.ndarray], rows: PreparedData
     ) -> np.ndarray | None:
         labelled = self.validation.labelled
 
@@ -99,7 +99,7 @@ class DeploymentData:
         return lengths if longest is None else np.minimum(lengths, longest)
 
     @property
-    def calibration(self) -> list:
+    def calibration(self) -> list[Any]:
         """Some random inputs to calibrate with, from the training data if there is any."""
         inputs = (self.validation if self.train is None else self.train).inputs
         order = np.random.default_rng(self.seed).permutation(len(inputs))[:_CALIBRATION]
@@ -130,7 +130,7 @@ class DeploymentData:
 
 
 def read_data(
-    teacher: Task, train: Any, validation: Any, *, columns: dict | None = None, seed: int = 0
+    teacher: Task, train: Any, validation: Any, *, columns: dict[str, Any] | None = None, seed: int = 0
 ) -> DeploymentData:
     """Read and check a user's data.
 
@@ -164,7 +164,7 @@ def read_data(
     return DeploymentData(checks, examples, metric, seed, (*notes, *rows.notes))
 
 
-def _read(teacher: Task, given: Any, columns: dict | None, name: str) -> Examples:
+def _read(teacher: Task, given: Any, columns: dict[str, Any] | None, name: str) -> Examples:
     x, y = given if is_pair_of_xy(given) else (given, None)
     try:
         examples = read_examples(teacher, x, y, **(columns or {}))

@@ -70,7 +70,7 @@ def split_examples(count: int, seed: int = 0) -> list[np.ndarray]:
 
 def scores_without(
     groups: list[np.ndarray],
-    measure: Callable[[dict, PreparedData], float],
+    measure: Callable[[dict[str, np.ndarray], PreparedData], float],
     prepare: Callable[[np.ndarray], PreparedData],
     rows: PreparedData,
     outputs: dict[str, np.ndarray],

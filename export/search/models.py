@@ -16,7 +16,7 @@ from export.compression.heads import remove_heads, remove_neurons
 from export.compression.layers import remove_layers
 from export.compression.students import make_student
 from export.compression.vocabulary import trim_vocabulary
-from export.distillation.losses import Hidden, Logits
+from export.distillation.losses import DistillationLoss, Hidden, Logits
 from export.distillation.training import distill
 from export.quantization.training import train_quantized
 from export.search.candidates import ModelPlan
@@ -180,7 +180,7 @@ class ModelMaker:
         if plan.quantized is None:
             # A student of the same width can learn from the teacher's last states, which say more than its answers.
             is_wide = plan.cuts and not plan.sizes and find_export(self.teacher.name).matches_states
-            losses = [Logits(), Hidden()] if is_wide else None
+            losses: list[DistillationLoss] | None = [Logits(), Hidden()] if is_wide else None
             distill(self.teacher, task, rows, losses=losses, **options)
         else:
             train_quantized(task, rows, teacher=self.teacher, quantization=plan.quantized, **options)

@@ -7,6 +7,7 @@ reads them with it.
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import tensorflow as tf
 
@@ -72,7 +73,7 @@ def _prediction_log(signature_name: str, method: str, body: bytes) -> bytes:
     return _field(_LOG_FIELDS[method], _field(1, request))
 
 
-def _tensor_inputs(tensors: dict) -> bytes:
+def _tensor_inputs(tensors: dict[str, Any]) -> bytes:
     """The map `inputs` of a PredictRequest: entries with a key and a TensorProto."""
     protos = {name: tf.make_tensor_proto(value).SerializeToString() for name, value in tensors.items()}
     return b"".join(_field(2, _field(1, name.encode()) + _field(2, proto)) for name, proto in protos.items())

@@ -7,7 +7,7 @@ gives the same answer to a text each time.
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from export.serving.graph import SharedGraph
 from export.serving.text import join_tokens
-from export.tasks.base.definition import ServedTask
+from export.tasks.base.definition import ServedTask, ServeFunction
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.generation.cached_decoder import cache_names, cache_shape, next_token_model, source_reader
 from keras_bert.tasks.generation.rows import Room, tokenize_sources
@@ -34,24 +34,26 @@ NOTES = (
 # === Functions of the signatures ===
 
 
-def serve_greedily(graph: SharedGraph, text: tf.Tensor) -> dict:
+def serve_greedily(graph: SharedGraph, text: tf.Tensor) -> dict[str, tf.Tensor]:
     """Serve `generate`: write a text for each string."""
     return _serve(graph, text, Decoding())
 
 
-def serve_ids(graph: SharedGraph, inputs: dict) -> dict:
+def serve_ids(graph: SharedGraph, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     """Serve `from_ids`: write texts after sources that are tokenized already, cut if they are too long."""
     writer = _writer(graph, Decoding())
     room = source_room(graph.task)
     return writer(*(inputs[name][:, :room] for name in ("token_ids", "padding_mask")))
 
 
-def expect_greedily(task: Seq2Seq, texts: list[str]) -> dict:
+def expect_greedily(task: Seq2Seq, texts: list[str]) -> dict[str, tf.Tensor]:
     """Write the same texts with Keras."""
     return _expect(task, texts, Decoding())
 
 
-def served_variants(decodings: Mapping[str, Mapping[str, Any]] | None) -> dict[str, tuple[Callable, Callable]]:
+def served_variants(
+    decodings: Mapping[str, Mapping[str, Any]] | None,
+) -> dict[str, tuple[ServeFunction, ServeFunction]]:
     """The signatures that write, by name: the function that serves each, and the one that gives what Keras writes.
 
     Args:
@@ -61,7 +63,7 @@ def served_variants(decodings: Mapping[str, Mapping[str, Any]] | None) -> dict[s
         >>> list(served_variants({"short": {"max_length": 8}}))
         ['generate', 'generate_short']
     """
-    variants: dict[str, tuple[Callable, Callable]] = {"generate": (serve_greedily, expect_greedily)}
+    variants: dict[str, tuple[ServeFunction, ServeFunction]] = {"generate": (serve_greedily, expect_greedily)}
     for name, settings in ({"beam": {"sampler": "beam"}} if decodings is None else decodings).items():
         decoding = Decoding(**settings)
         if decoding.sampler not in ("greedy", "beam"):
@@ -94,12 +96,12 @@ def source_room(task: Any) -> int:
     return task.sequence_length - task.target_length
 
 
-def _serve(graph: SharedGraph, text: tf.Tensor, decoding: Decoding) -> dict:
+def _serve(graph: SharedGraph, text: tf.Tensor, decoding: Decoding) -> dict[str, tf.Tensor]:
     inputs, truncated = graph.pack_source(text, source_room(graph.task), graph.task.keeps)
     return {**_writer(graph, decoding)(inputs["token_ids"], inputs["padding_mask"]), "truncated": truncated}
 
 
-def _writer(graph: SharedGraph, decoding: Decoding) -> Callable[..., dict]:
+def _writer(graph: SharedGraph, decoding: Decoding) -> ServeFunction:
     """The loop for these settings, which all signatures share."""
     decoding = _with_length(graph.task, decoding)
     return graph.part(("writer", decoding), lambda: ServedWriter(graph.task, decoding).write)
@@ -112,7 +114,7 @@ def _with_length(task: Any, decoding: Decoding) -> Decoding:
     return replace(decoding, max_length=longest)
 
 
-def _expect(task: Any, texts: list[str], decoding: Decoding) -> dict:
+def _expect(task: Any, texts: list[str], decoding: Decoding) -> dict[str, tf.Tensor]:
     """The ids that `TokenWriter` writes. Empty texts, which `predict` refuses, are served too."""
     decoding, tokenizer = _with_length(task, decoding), task.tokenizer
     tokens, splits, _ = tokenize_sources(tokenizer, texts, Room(source_room(task), task.target_length, task.keeps))
@@ -159,7 +161,7 @@ class ServedWriter:
         rows = tf.TensorSpec([None, None], tf.int32)
         self.write = tf.function(self._write, input_signature=[rows, rows], autograph=False)
 
-    def _write(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict:
+    def _write(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict[str, tf.Tensor]:
         """Write after sources `[B, S]`, `[CLS]` first and `[SEP]` last; give texts `[B]` and their ids `[B, L]`."""
         source, rows = self._read(token_ids, padding_mask), tf.shape(token_ids)[0]
         places, longest = tf.range(self._longest + 1), self._longest
@@ -172,10 +174,12 @@ class ServedWriter:
             for name in cache_names(self._config.num_layers, "target")
         }
 
-        def goes_on(index: tf.Tensor, written: tf.Tensor, totals: tf.Tensor, cache: dict) -> tf.Tensor:
+        def goes_on(index: tf.Tensor, written: tf.Tensor, totals: tf.Tensor, cache: dict[str, tf.Tensor]) -> tf.Tensor:
             return (index <= longest) & ~tf.reduce_all(self._has_ended(written))
 
-        def go_on(index: tf.Tensor, written: tf.Tensor, totals: tf.Tensor, cache: dict) -> tuple:
+        def go_on(
+            index: tf.Tensor, written: tf.Tensor, totals: tf.Tensor, cache: dict[str, tf.Tensor]
+        ) -> tuple[Any, ...]:
             scores, cache = self._next_scores(source, written, cache, index)
             token, parents, totals = self._choose(scores, totals)
             if parents is not None:
@@ -188,7 +192,7 @@ class ServedWriter:
         ids = tf.where(places[None, :-1] < lengths[:, None], ids, self._tokens.pad_id)
         return {"written": join_tokens(ids, lengths, self._vocabulary), "written_ids": ids}
 
-    def _read(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict:
+    def _read(self, token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict[str, tf.Tensor]:
         """The caches and masks of the sources, repeated for each beam."""
         inputs = dict(zip(INPUT_NAMES, (token_ids, tf.zeros_like(token_ids), padding_mask), strict=True))
         lengths = tf.reduce_sum(padding_mask, axis=1, keepdims=True)
@@ -196,7 +200,9 @@ class ServedWriter:
         source = {**self._reader(inputs), "source_mask": padding_mask * is_before, "begin": lengths - 1}
         return {name: tf.repeat(value, self._beams, axis=0) for name, value in source.items()}
 
-    def _next_scores(self, source: dict, written: tf.Tensor, cache: dict, index: tf.Tensor) -> tuple[tf.Tensor, dict]:
+    def _next_scores(
+        self, source: dict[str, tf.Tensor], written: tf.Tensor, cache: dict[str, tf.Tensor], index: tf.Tensor
+    ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """The scores of the next tokens and the new caches, as in `TokenWriter.next_scores`."""
         slot, slots = index - 1, tf.range(self._longest)
         token = tf.gather(written, slot, axis=1)[:, None]

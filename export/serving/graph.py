@@ -22,7 +22,7 @@ class SharedGraph:
 
     def __init__(self, task: Task):
         self.task: Any = task  # with the attributes of its class
-        self._parts: dict = {}
+        self._parts: dict[Hashable, Any] = {}
         strings, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         tokenizer = task.tokenizer
         self.pack = tf.function(self._pack_texts, autograph=False)  # traced for one text and for two
@@ -38,12 +38,12 @@ class SharedGraph:
 
     # === Texts ===
 
-    def _pack_texts(self, *texts: tf.Tensor) -> tuple[dict, tf.Tensor]:
+    def _pack_texts(self, *texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Turn rows of one or two texts into the model's inputs, as wide as the longest, and say which were cut."""
         sides = [self._tokenize(clean(side)) for side in texts]
         return self._pack_ids(*sides, lengths=tf.add_n([side.row_lengths() for side in sides]) + len(sides) + 1)
 
-    def pack_cutting_first(self, text: tf.Tensor, pair: tf.Tensor) -> tuple[dict, tf.Tensor]:
+    def pack_cutting_first(self, text: tf.Tensor, pair: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """As `pack`, but a row that is too long loses tokens of the first text, and of the second only if it must."""
         first, second = self._tokenize(clean(text)), self._tokenize(clean(pair))
         lengths = first.row_lengths() + second.row_lengths() + 3
@@ -52,14 +52,14 @@ class SharedGraph:
         first = tf.ragged.boolean_mask(first, tf.ragged.range(first.row_lengths()) < room[:, None])
         return self._pack_ids(first, second, lengths=lengths)
 
-    def pack_source(self, text: tf.Tensor, room: int, keeps: str) -> tuple[dict, tf.Tensor]:
+    def pack_source(self, text: tf.Tensor, room: int, keeps: str) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Turn sources into inputs of at most `room` tokens, and say which were cut; `keeps` is the end to keep."""
         ids = self._tokenize(text)
         kept = ids[:, : room - 2] if keeps == "start" else ids[:, 2 - room :]
         inputs, _ = self._pack_ids(kept, lengths=kept.row_lengths() + 2)
         return inputs, ids.row_lengths() + 2 > room
 
-    def _pack_ids(self, *sides: tf.RaggedTensor, lengths: tf.Tensor) -> tuple[dict, tf.Tensor]:
+    def _pack_ids(self, *sides: tf.RaggedTensor, lengths: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Turn ids into the model's inputs, and say which rows were cut."""
         tokenizer, limit = self.task.tokenizer, self.task.sequence_length
         special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
@@ -73,7 +73,7 @@ class SharedGraph:
 
     def pack_with_places(
         self, text: tf.Tensor, question: tf.Tensor | None = None, *, longest_question: int = 0
-    ) -> tuple[dict, tf.Tensor, tf.Tensor, tf.Tensor]:
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor, tf.Tensor]:
         """Turn texts, or questions and texts, into the model's inputs, with the place of every token.
 
         Args:
@@ -112,11 +112,11 @@ class SharedGraph:
 
     # === Model ===
 
-    def forward(self, inputs: dict) -> dict:
+    def forward(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Run the model; give its outputs by name, float32."""
         return self._forward(*(inputs[name] for name in INPUT_NAMES))
 
-    def _run_model(self, *inputs: tf.Tensor) -> dict:
+    def _run_model(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         outputs = self.task.model(dict(zip(INPUT_NAMES, inputs, strict=True)), training=False)
         return {name: tf.cast(value, tf.float32) for name, value in outputs.items() if tf.is_tensor(value)}
 

@@ -27,7 +27,7 @@ _GRAPH, _LABELS = "saved_model.pb", "assets.extra/labels.txt"
 _TEXTS_AT_ONCE = 32
 
 
-def find_version(path: str | os.PathLike) -> Path | None:
+def find_version(path: str | os.PathLike[str]) -> Path | None:
     """Find a version directory: the path itself, or the highest version in it; `None` if there is none.
 
     Example:
@@ -64,11 +64,11 @@ class ServedRows:
         raw = self._task.outputs(tokenized, model=self._from_ids)
         return find_export(self._task.name).from_task(self._task, raw, tokenized)
 
-    def _from_ids(self, inputs: dict, training: Any) -> dict:
+    def _from_ids(self, inputs: dict[str, tf.Tensor], training: Any) -> dict[str, tf.Tensor]:
         answers = self._loaded.signatures["from_ids"](**inputs)
         return {name: answers[name] for name, value in self._task.model.output.items() if name in answers}
 
-    def string_errors(self, inputs: list) -> np.ndarray:
+    def string_errors(self, inputs: list[Any]) -> np.ndarray:
         """The error of each row of strings against Keras; empty if the task takes only ids."""
         served = find_served(self._task)
         rows = [row for given in inputs for row in served.rows(given)] if served.forms else []

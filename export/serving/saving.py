@@ -36,7 +36,7 @@ _TOLERANCE = 1e-4  # between the file and the Keras model, in probabilities and 
 
 def save_serving(
     task_model: Task,
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     *,
     version: int = 1,
     name: str | None = None,
@@ -132,7 +132,7 @@ def _check_long_texts(task: Task, long_texts: str | None) -> None:
         )
 
 
-def _check_target(directory: str | os.PathLike, version: Any) -> Path:
+def _check_target(directory: str | os.PathLike[str], version: Any) -> Path:
     if not isinstance(version, int) or isinstance(version, bool) or not 0 < version < 2**63:
         raise ValueError(f"Got version={version!r}; expected a positive integer, such as 1.")
     target = Path(directory).expanduser() / str(version)

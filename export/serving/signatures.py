@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from export.serving.graph import SharedGraph
 from export.serving.tasks import find_served, serve_strings
-from export.tasks.base.definition import FORMS, PREDICT, ServedTask
+from export.tasks.base.definition import FORMS, PREDICT, ServedTask, ServeFunction
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.base.task import Task
 
@@ -21,11 +21,11 @@ from keras_bert.tasks.base.task import Task
 class Signature:
     """A function with named inputs and outputs, and the type of request that it answers."""
 
-    function: Callable[[dict], dict]
+    function: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
     inputs: dict[str, tf.TensorSpec]
     method: str = PREDICT
     texts: tuple[str, ...] = ()  # the strings of a row: inputs, or features of a tf.Example
-    expected: Callable[..., dict] | None = None  # the answers of Keras; `None` uses `expect`
+    expected: ServeFunction | None = None  # the answers of Keras; `None` uses `expect`
 
 
 def build_signatures(
@@ -58,7 +58,7 @@ def build_signatures(
     for key, (serve, expected) in variants.items():
         signatures[key] = _string_signature(graph, replace(served, serve=serve), FORMS[forms[0]], expected)
 
-    def from_ids(inputs: dict) -> dict:
+    def from_ids(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         if served.serve_ids is not None:
             return served.serve_ids(graph, inputs)
         outputs = graph.forward(inputs)
@@ -70,11 +70,11 @@ def build_signatures(
 
 
 def _string_signature(
-    graph: SharedGraph, served: ServedTask, names: tuple[str, ...], expected: Callable[..., dict] | None = None
+    graph: SharedGraph, served: ServedTask, names: tuple[str, ...], expected: ServeFunction | None = None
 ) -> Signature:
     """A signature for raw strings `[B]`, with an input for each text of a row."""
 
-    def serve(rows: dict) -> dict:
+    def serve(rows: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return serve_strings(served, graph, *(rows[name] for name in names))
 
     inputs = {name: tf.TensorSpec([None], tf.string, name=name) for name in names}
@@ -82,11 +82,14 @@ def _string_signature(
 
 
 def _example_signature(
-    graph: SharedGraph, answers: Callable[[dict], dict], names: tuple[str, ...], method: str
+    graph: SharedGraph,
+    answers: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]],
+    names: tuple[str, ...],
+    method: str,
 ) -> Signature:
     """A signature for Classify and Regress requests: serialized tf.Examples with a feature for each text."""
 
-    def serve(requests: dict) -> dict:
+    def serve(requests: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
         rows = tf.io.parse_example(requests["inputs"], features)
         tensors, _ = graph.pack(*(rows[name] for name in names))

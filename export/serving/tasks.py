@@ -35,7 +35,7 @@ def find_served(task: Any) -> ServedTask:
     raise ValueError(f"The task {task.name!r} cannot be served; register it with served=ServedTask(…).")
 
 
-def serve_strings(served: ServedTask, graph: SharedGraph, *texts: tf.Tensor) -> dict:
+def serve_strings(served: ServedTask, graph: SharedGraph, *texts: tf.Tensor) -> dict[str, tf.Tensor]:
     """Compute the answers of `serving_default` to strings.
 
     Args:
@@ -49,7 +49,7 @@ def serve_strings(served: ServedTask, graph: SharedGraph, *texts: tf.Tensor) -> 
     return {**served.answers(graph.task, graph.forward(inputs)), "truncated": truncated}
 
 
-def expect(served: ServedTask, task: Task, *texts: list[str]) -> dict:
+def expect(served: ServedTask, task: Task, *texts: list[str]) -> dict[str, tf.Tensor]:
     """Compute the same answers, or some of them, with Keras.
 
     Args:

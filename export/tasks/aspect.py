@@ -27,21 +27,21 @@ class AspectReader(LabelReader):
     pairs_alone = True
     sample = ("a", "a")
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         if split_pairs(inputs)[1] is None:
             raise TypeError(f"There is no aspect for {str(inputs[0])[:40]!r}; expected pairs (sentence, aspect).")
         return super().prepare(inputs)
 
     def answers(  # type: ignore[override]  # it has no options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
-    ) -> list:
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]
+    ) -> list[AspectPolarity]:
         ranked = super().answers(outputs, data, inputs)
         return [
             AspectPolarity(aspect, labels[0].name, labels[0].probability)
             for (_, aspect), labels in zip(inputs, ranked, strict=True)
         ]
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         return float(np.mean([ours.label == theirs.label for ours, theirs in zip(answers, others, strict=True)]))
 
 
@@ -53,7 +53,7 @@ def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     return read_texts(task, [(text, "it") for text in PROBES] if x is None else x, y, **columns)
 
 
-def _label_texts(teacher: Any, pairs: list) -> tuple[list, list]:
+def _label_texts(teacher: Any, pairs: list[Any]) -> tuple[list[Any], list[str]]:
     return pairs, [answer.label for answer in teacher.predict(pairs)]
 
 

@@ -47,8 +47,8 @@ class LabelReader(Reader):
         return split_at_tab(line)
 
     def answers(  # type: ignore[override]  # the task's own options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, threshold: float = 0.5
-    ) -> list:
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any], *, threshold: float = 0.5
+    ) -> list[Any]:
         if self.kind == "regression":
             return [float(value) for value in mean_by_owner(outputs["class_logits"], data.owners)[:, 0]]
         probabilities = np.asarray(outputs["probabilities"], np.float64)
@@ -59,7 +59,7 @@ class LabelReader(Reader):
             return [choose_labels(row, labels, threshold=threshold) for row in probabilities]
         return ranked_labels(probabilities, labels, data.owners)
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         if self.kind == "regression":
             return _correlation(np.array(answers), np.array(others))
         return share_of_same_labels(answers, others, count=1 if self.kind == "single_label" else None)
@@ -78,21 +78,21 @@ def _correlation(ours: np.ndarray, theirs: np.ndarray) -> float:
 # === The file ===
 
 
-def class_tensors(task: Any) -> dict:
+def class_tensors(task: Any) -> dict[str, Any]:
     """The outputs of a classifier's file: probabilities, or a number for regression."""
     if task.kind == "regression":
         return {"class_logits": task.model.output["class_logits"]}
     return probability_tensors(task, "class_logits", task.kind)
 
 
-def class_probabilities(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def class_probabilities(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     """The outputs of a classifier's file in NumPy, from the outputs of its model."""
     if task.kind == "regression":
         return outputs
     return {"probabilities": probabilities_of(outputs["class_logits"], task.kind)}
 
 
-def class_logits(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def class_logits(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     """The outputs of a classifier's model, from the outputs of its file."""
     if task.kind == "regression":
         return outputs
@@ -102,7 +102,7 @@ def class_logits(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
 # === Labels by a teacher ===
 
 
-def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
+def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[Any]]:
     answers = teacher.predict(texts)
     if teacher.kind == "regression":
         return texts, answers
@@ -114,7 +114,7 @@ def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
 # === The server ===
 
 
-def class_answers(task: Any, outputs: dict) -> dict:
+def class_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     """The answers of a server for each text."""
     import tensorflow as tf
 
@@ -130,11 +130,11 @@ def class_answers(task: Any, outputs: dict) -> dict:
     }
 
 
-def class_ranking(task: Any) -> tuple[str, str, Callable[[dict], dict]]:
+def class_ranking(task: Any) -> tuple[str, str, Callable[[dict[str, Any]], dict[str, Any]]]:
     """The signature for Classify requests, or for Regress requests where the task is regression."""
     import tensorflow as tf
 
-    def rank(outputs: dict) -> dict:
+    def rank(outputs: dict[str, Any]) -> dict[str, Any]:
         probabilities = class_answers(task, outputs)["probabilities"]
         scores, order = tf.math.top_k(probabilities, k=len(task.labels))
         return {"classes": tf.gather(tf.constant(task.labels), order), "scores": scores}

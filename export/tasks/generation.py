@@ -33,7 +33,7 @@ class SourceReader(Reader):
     def from_line(cls, line: str) -> str | list[str]:
         return line.split("\t") if "\t" in line else line
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         sources = [as_source(text, row) for row, text in enumerate(inputs, 1)]
         room = Room(self.sequence_length, self.settings["target_length"], self.settings["keeps"])
         ids, splits, _ = tokenize_sources(self.tokenizer, sources, room)
@@ -41,7 +41,7 @@ class SourceReader(Reader):
         return PreparedData(TokenizedTexts(ids, splits, **special), None, None, np.arange(len(sources)))
 
     def answers(  # type: ignore[override]  # it has no options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]
     ) -> list[str]:
         pad_id = self.tokenizer.pad_id
         return [

@@ -40,12 +40,12 @@ class CommandReader(Reader):
         if not self.labels:
             raise ValueError("There are no labels; expected the names of the intents.")
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         sentences = [[word for word, _, _ in words] for _, words in self._locate(inputs)]
         return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts="cut")
 
     def answers(  # type: ignore[override]  # the task's own options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, threshold: float = 0.0
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any], *, threshold: float = 0.0
     ) -> list[Command]:
         logits, tags = outputs["token_logits"], self.settings["tags"]
         check_width("token_logits", logits, tags)
@@ -57,7 +57,7 @@ class CommandReader(Reader):
             for ranked, found in zip(intents, slots, strict=True)
         ]
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         """The share of commands with the same intent and the same slots."""
         same = [
             ours.intent == theirs.intent and same_entities(ours.slots, theirs.slots)
@@ -65,29 +65,29 @@ class CommandReader(Reader):
         ]
         return float(np.mean(same))
 
-    def _locate(self, inputs: list) -> list[tuple[str, list]]:
+    def _locate(self, inputs: list[Any]) -> list[tuple[str, list[tuple[str, int, int]]]]:
         return locate_inputs(inputs, self.settings["splitting"])
 
 
 # === The file ===
 
 
-def _tensors(task: Any) -> dict:
+def _tensors(task: Any) -> dict[str, Any]:
     return {**probability_tensors(task, "class_logits"), "token_logits": task.model.output["token_logits"]}
 
 
-def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _from_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     return {"probabilities": probabilities_of(outputs["class_logits"]), "token_logits": outputs["token_logits"]}
 
 
-def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _to_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     return {"class_logits": logits_of(outputs["probabilities"]), "token_logits": outputs["token_logits"]}
 
 
 # === Labels by a teacher ===
 
 
-def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
+def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[Any]]:
     answers = teacher.predict(texts)
     labels = [(answer.intent, entity_labels(text, answer.slots)) for text, answer in zip(texts, answers, strict=True)]
     return texts, labels
@@ -96,7 +96,7 @@ def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
 # === The server ===
 
 
-def _served_answers(task: Any, outputs: dict) -> dict:
+def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     import tensorflow as tf
 
     logits = outputs["class_logits"]
@@ -109,7 +109,7 @@ def _served_answers(task: Any, outputs: dict) -> dict:
     }
 
 
-def _serve(graph: Any, text: Any) -> dict:
+def _serve(graph: Any, text: Any) -> dict[str, Any]:
     tensors, starts, ends, truncated = graph.pack_with_places(text)
     answers = _served_answers(graph.task, graph.forward(tensors))
     return {**answers, "starts": starts, "ends": ends, "truncated": truncated}

@@ -10,7 +10,7 @@ from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import register_export
 from keras_bert.batching.prepared_data import PreparedData
-from keras_bert.decoding.labels import rank_choices
+from keras_bert.decoding.labels import Choice, rank_choices
 from keras_bert.tasks.multiple_choice.files import as_choices, is_question
 from keras_bert.text.tokenized_texts import tokenize_texts
 
@@ -26,7 +26,7 @@ class ChoiceReader(Reader):
     outputs = ("class_logits",)
     sample = ("a", ["a", "b"])
 
-    def inputs(self, context: Any, choices: Any = None) -> tuple[list, bool]:
+    def inputs(self, context: Any, choices: Any = None) -> tuple[list[Any], bool]:
         if isinstance(context, str):
             if choices is None or isinstance(choices, str):
                 raise TypeError("There are no choices; expected (context, [choice, …]), or a list of such.")
@@ -40,7 +40,7 @@ class ChoiceReader(Reader):
         context, *choices = line.split("\t")
         return context, choices
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         questions = as_choices(inputs)
         pairs = [(question.context, choice) for question in questions for choice in question.choices]
         rows, _ = tokenize_texts(self.tokenizer, *map(list, zip(*pairs, strict=True))).trimmed_first(
@@ -50,8 +50,8 @@ class ChoiceReader(Reader):
         return PreparedData(rows, None, None, owners)
 
     def answers(  # type: ignore[override]  # it has no options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
-    ) -> list:
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]
+    ) -> list[list[Choice]]:
         scores = outputs["class_logits"]
         if scores.shape[1:] != (1,):
             raise ValueError(
@@ -60,7 +60,7 @@ class ChoiceReader(Reader):
         parts = np.split(scores[:, 0], np.cumsum(np.bincount(data.owners))[:-1])
         return [rank_choices(part, list(choices)) for part, (_, choices) in zip(parts, inputs, strict=True)]
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         return float(np.mean([ours[0].index == theirs[0].index for ours, theirs in zip(answers, others, strict=True)]))
 
 
@@ -73,23 +73,23 @@ def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     return Examples([(question.context, list(question.choices)) for question in rows], rows if known else None)
 
 
-def _label_texts(teacher: Any, questions: list) -> tuple[list, list[int]]:
+def _label_texts(teacher: Any, questions: list[Any]) -> tuple[list[Any], list[int]]:
     return questions, [ranked[0].index for ranked in teacher.predict(questions)]
 
 
 # === The server ===
 
 
-def _served_answers(task: Any, outputs: dict) -> dict:
+def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     return {"score": outputs["class_logits"][:, 0]}
 
 
-def _serve(graph: Any, context: Any, choice: Any) -> dict:
+def _serve(graph: Any, context: Any, choice: Any) -> dict[str, Any]:
     tensors, truncated = graph.pack_cutting_first(context, choice)
     return {**_served_answers(graph.task, graph.forward(tensors)), "truncated": truncated}
 
 
-def _expected_scores(task: Any, contexts: list[str], choices: list[str]) -> dict:
+def _expected_scores(task: Any, contexts: list[str], choices: list[str]) -> dict[str, Any]:
     import tensorflow as tf
 
     limit = task.sequence_length

@@ -43,21 +43,21 @@ class SpanReader(Reader):
                 "shorter questions."
             )
 
-    def inputs(self, question: Any, context: str | None = None) -> tuple[list, bool]:
+    def inputs(self, question: Any, context: str | None = None) -> tuple[list[Any], bool]:
         return as_pairs(question, context)
 
     @classmethod
     def from_line(cls, line: str) -> Any:
         return split_at_tab(line)
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         questions = [Question(*pair) for pair in check_pairs(inputs)]
         longest = {name: self.settings[name] for name in ("max_question_length", "max_answer_length")}
         return prepare_questions(self.tokenizer, questions, **self.reading, **longest)
 
     def answers(  # type: ignore[override]  # the task's own options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, n_best: int | None = None
-    ) -> list:
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any], *, n_best: int | None = None
+    ) -> list[Any]:
         logits = in_rows(np.stack([outputs[name] for name in self.outputs], axis=-1), data.tokenized.lengths)
         ends = np.cumsum([len(passage.windows) for passage in data.passages])
         options = {"n_best": 1 if n_best is None else n_best, "max_answer_length": self.settings["max_answer_length"]}
@@ -67,7 +67,7 @@ class SpanReader(Reader):
             for part, passage in zip(np.split(logits, ends[:-1]), data.passages, strict=True)
         ]
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         places = [[(answer.start, answer.end) for answer in part] for part in (answers, others)]
         return float(np.mean([ours == theirs for ours, theirs in zip(*places, strict=True)]))
 
@@ -83,7 +83,7 @@ class SpanReader(Reader):
 # === The file ===
 
 
-def _tensors(task: Any) -> dict:
+def _tensors(task: Any) -> dict[str, Any]:
     """The logits of start and end as two tensors, as the Task Library expects them, with the question masked.
 
     The loss ignores the question, so its logits may be high, and the Task Library takes the best tokens of the whole
@@ -92,7 +92,7 @@ def _tensors(task: Any) -> dict:
     import keras
     from keras import ops
 
-    from keras_bert.model.encoder import MASK_BIAS
+    from keras_bert.model.attention_bias import MASK_BIAS
 
     inputs = {tensor.name: tensor for tensor in task.model.inputs}
     is_first = ops.cast(ops.equal(inputs["token_ids"], task.tokenizer.cls_id), "float32")
@@ -104,14 +104,14 @@ def _tensors(task: Any) -> dict:
     return {name: keras.layers.Identity(dtype="float32", name=name)(value) for name, value in logits.items()}
 
 
-def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _from_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     logits = outputs["span_logits"]
     logits = logits[is_token(tokenized.lengths, logits.shape[1])]  # [tokens, 2]
     return {"start_logits": logits[:, 0], "end_logits": logits[:, 1]}
 
 
-def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
-    from keras_bert.model.encoder import MASK_BIAS
+def _to_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
+    from keras_bert.model.attention_bias import MASK_BIAS
 
     both = np.stack([outputs["start_logits"], outputs["end_logits"]], axis=-1)
     return {"span_logits": in_rows(both, tokenized.lengths, fill=MASK_BIAS)}
@@ -124,7 +124,7 @@ def _outside_of_questions(tokenized: TokenizedTexts) -> np.ndarray:
     return (places == 0) | (places >= np.repeat(second_begins, tokenized.lengths))
 
 
-def _score(task: Any, outputs: dict, data: Any, metric: str) -> float:
+def _score(task: Any, outputs: dict[str, np.ndarray], data: Any, metric: str) -> float:
     """Score with the threshold that the file has, not with the one that fits this data best."""
     return float(getattr(task.report(outputs, data), metric))
 
@@ -143,7 +143,7 @@ def _read_examples(task: Any, x: Any, y: Any, **columns: Any) -> Examples:
     return Examples([(question.question, question.context) for question in questions], questions)
 
 
-def _label_texts(teacher: Any, pairs: list) -> tuple[list, list]:
+def _label_texts(teacher: Any, pairs: list[Any]) -> tuple[list[Any], list[Any]]:
     answers = teacher.predict(pairs)
     return pairs, [(answer.text, answer.start) if answer.text else None for answer in answers]
 
@@ -151,12 +151,12 @@ def _label_texts(teacher: Any, pairs: list) -> tuple[list, list]:
 # === The server ===
 
 
-def _served_answers(task: Any, outputs: dict) -> dict:
+def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     logits = outputs["span_logits"]
     return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
 
 
-def _serve(graph: Any, question: Any, context: Any) -> dict:
+def _serve(graph: Any, question: Any, context: Any) -> dict[str, Any]:
     """The best part of each context, or none: what `find_answers` does, for one window."""
     import tensorflow as tf
 
@@ -184,7 +184,7 @@ def _serve(graph: Any, question: Any, context: Any) -> dict:
     }
 
 
-def _best_span(logits: Any, in_context: Any, longest: int) -> tuple:
+def _best_span(logits: Any, in_context: Any, longest: int) -> tuple[Any, ...]:
     """Score, first and last token of the best span of each row, and the log of the sum over all spans."""
     import tensorflow as tf
 
@@ -208,7 +208,7 @@ def _with_marks(context: Any, starts: Any, ends: Any, token: Any) -> Any:
     return tf.where(following < 0, end + marks, tf.minimum(end + marks, tf.maximum(following, end)))
 
 
-def _expected_answers(task: Any, questions: list[str], contexts: list[str]) -> dict:
+def _expected_answers(task: Any, questions: list[str], contexts: list[str]) -> dict[str, Any]:
     """The answers in the first window, by Keras and NumPy: the graph reads only that window."""
     import tensorflow as tf
 

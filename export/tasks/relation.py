@@ -17,6 +17,7 @@ from export.tasks.base.reader import Reader
 from export.tasks.base.registry import register_export
 from export.tasks.base.settings import Setting, list_of
 from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.decoding.labels import Label
 from keras_bert.tasks.relation.files import as_relation_rows, marked_or_error
 from keras_bert.tasks.relation.marked_text import is_marked_form
 from keras_bert.tasks.relation.rows import SPECIAL_TOKENS, pack_marked
@@ -42,35 +43,35 @@ class RelationReader(Reader):
                 f"least one label and {SPECIAL_TOKENS + 2} tokens."
             )
 
-    def inputs(self, texts: Any) -> tuple[list, bool]:
+    def inputs(self, texts: Any) -> tuple[list[Any], bool]:
         return ([texts], True) if is_marked_form(texts) else (list(texts), False)
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         texts = [marked_or_error(text, number) for number, text in enumerate(inputs, 1)]
         rows, notes = pack_marked(self.tokenizer, texts, self.settings["markers"], sequence_length=self.sequence_length)
         return PreparedData(rows, None, None, np.arange(len(rows)), notes)
 
     def answers(  # type: ignore[override]  # it has no options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
-    ) -> list:
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]
+    ) -> list[list[Label]]:
         return ranked_labels(outputs["probabilities"], self.labels or (), data.owners)
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         return share_of_same_labels(answers, others)
 
 
 # === The file ===
 
 
-def _tensors(task: Any) -> dict:
+def _tensors(task: Any) -> dict[str, Any]:
     return probability_tensors(task, "relation_logits")
 
 
-def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _from_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     return {"probabilities": probabilities_of(outputs["relation_logits"])}
 
 
-def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _to_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     return {"relation_logits": logits_of(outputs["probabilities"])}
 
 
@@ -88,14 +89,14 @@ def _marked_probes() -> list[str]:
     return [f"<e1>{first}</e1> {' '.join(others)} <e2>{last}</e2>" for first, *others, last in parts]
 
 
-def _label_texts(teacher: Any, texts: list) -> tuple[list, list[str]]:
+def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[str]]:
     return texts, [labels[0].name for labels in teacher.predict(texts)]
 
 
 # === The server ===
 
 
-def _served_answers(task: Any, outputs: dict) -> dict:
+def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     import tensorflow as tf
 
     probabilities = tf.nn.softmax(outputs["relation_logits"])

@@ -23,19 +23,19 @@ class VectorReader(Reader):
     outputs = ("embedding",)
     expected = {**Reader.expected, "normalize": FLAG}
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         check_texts(inputs)
         tokenized = tokenize_texts(self.tokenizer, inputs)
         return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
     def answers(  # type: ignore[override]  # it has no options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]
     ) -> list[np.ndarray]:
         vectors = outputs["embedding"]
         pooled = mean_by_owner(vectors, data.owners)
         return list(normalize_vectors(pooled) if self.settings["normalize"] and len(pooled) < len(vectors) else pooled)
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         """The mean cosine between the answers of both."""
         return float(
             np.mean(np.sum(normalize_vectors(np.array(answers)) * normalize_vectors(np.array(others)), axis=-1))
@@ -49,15 +49,15 @@ class VectorReader(Reader):
 # === The file ===
 
 
-def _tensors(task: Any) -> dict:
+def _tensors(task: Any) -> dict[str, Any]:
     return {"embedding": task.model.output["sentence_embedding"]}  # the name that MediaPipe's TextEmbedder expects
 
 
-def _from_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _from_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     return {"embedding": outputs["sentence_embedding"]}
 
 
-def _to_task(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _to_task(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     return {"sentence_embedding": outputs["embedding"]}
 
 
@@ -94,7 +94,7 @@ def _label_texts(teacher: Any, texts: list[str]) -> tuple[list[tuple[str, str]],
 # === The server ===
 
 
-def _served_answers(task: Any, outputs: dict) -> dict:
+def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     return {"embedding": outputs["sentence_embedding"]}
 
 

@@ -20,6 +20,7 @@ from export.tasks.base.words import (
     tag_scores,
 )
 from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.decoding.entities import Entity
 from keras_bert.tasks.tagging.rows import arrange_words, read_entities
 
 # === The device ===
@@ -37,42 +38,42 @@ class EntityReader(Reader):
     def check(self) -> None:
         self._scores = tag_scores(self.labels, self.settings)
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         sentences = [[word for word, _, _ in words] for _, words in self._locate(inputs)]
         long_texts = self.settings.get("long_texts") or "windows"
         return arrange_words(self.tokenizer, sentences, sequence_length=self.sequence_length, long_texts=long_texts)
 
     def answers(  # type: ignore[override]  # the task's own options
-        self, outputs: dict[str, np.ndarray], data: Any, inputs: list, *, threshold: float = 0.0
-    ) -> list:
+        self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any], *, threshold: float = 0.0
+    ) -> list[list[Entity]]:
         logits = outputs["token_logits"]
         check_width("token_logits", logits, self.labels or ())
         located, words = self._locate(inputs), logits[data.places]
         return read_entities(located, data, words, self.labels or (), self._scores, threshold=threshold)
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         """The share of texts with the same entities."""
         return float(np.mean([same_entities(ours, theirs) for ours, theirs in zip(answers, others, strict=True)]))
 
-    def _locate(self, inputs: list) -> list[tuple[str, list]]:
+    def _locate(self, inputs: list[Any]) -> list[tuple[str, list[tuple[str, int, int]]]]:
         return locate_inputs(inputs, self.settings["splitting"])
 
 
 # === Labels by a teacher ===
 
 
-def _label_texts(teacher: Any, texts: list) -> tuple[list, list]:
+def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[Any]]:
     return texts, [entity_labels(text, found) for text, found in zip(texts, teacher.predict(texts), strict=True)]
 
 
 # === The server ===
 
 
-def _served_answers(task: Any, outputs: dict) -> dict:
+def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     return served_tags(outputs, task.labels)
 
 
-def _serve(graph: Any, text: Any) -> dict:
+def _serve(graph: Any, text: Any) -> dict[str, Any]:
     tensors, starts, ends, truncated = graph.pack_with_places(text)
     answers = _served_answers(graph.task, graph.forward(tensors))
     return {**answers, "starts": starts, "ends": ends, "truncated": truncated}

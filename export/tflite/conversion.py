@@ -58,7 +58,7 @@ def convert(
     *,
     recipe: str | Recipe = "dynamic_int8",
     lengths: int | Sequence[int] | str | None = "auto",
-    calibration: Iterable | str | os.PathLike | None = None,
+    calibration: Iterable[Any] | str | os.PathLike[str] | None = None,
     num_beams: int | None = None,
     check: bool = True,
     graph: FloatGraph | None = None,
@@ -145,7 +145,7 @@ def describe_file(content: bytes, task: Task, name: str, recipe: Recipe) -> byte
 def rewrite(
     content: bytes,
     recipe: Recipe,
-    calibration: Iterable | None = None,
+    calibration: Iterable[Any] | None = None,
     *,
     model: keras.Model | None = None,
     learned: LearnedRanges | None = None,

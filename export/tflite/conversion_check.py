@@ -18,7 +18,8 @@ from export.runtime import make_reader
 from export.tasks.base.examples import PROBES
 from export.tasks.base.inputs import read_examples, task_reader
 from export.verification.parity import VerificationError, relative_error
-from keras_bert.model.encoder import INPUT_NAMES, MASK_BIAS, encoder_config
+from keras_bert.model.attention_bias import MASK_BIAS
+from keras_bert.model.encoder import INPUT_NAMES, encoder_config
 from keras_bert.tasks.base.task import Task
 
 _MAX_ROWS = 8
@@ -72,7 +73,7 @@ def _both_outputs(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The outputs of model and file for the same inputs, flat, without padding."""
     length = signature.inputs["token_ids"].shape[1]
-    by_width: dict[int, list] = {}
+    by_width: dict[int, list[tuple[int, dict[str, np.ndarray]]]] = {}
     for row in rows:
         row = {name: row[name] if length < 0 else row[name][:, :length] for name in INPUT_NAMES}
         tokens = row["token_ids"].shape[1]

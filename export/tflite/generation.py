@@ -12,6 +12,7 @@ runtimes cannot look up float16.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -112,7 +113,7 @@ def _trace(
     return archive, list(models)
 
 
-def _forward(model: keras.Model) -> Callable:
+def _forward(model: keras.Model) -> Callable[[Any], Any]:
     # A separate function, because a lambda in a loop would see only the last model.
     return lambda inputs: model(inputs, training=False)
 

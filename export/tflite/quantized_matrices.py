@@ -8,6 +8,7 @@ from training (`quantization/training.py`).
 """
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -119,7 +120,7 @@ def quantize_static(file: TFLiteFile, layers: Mapping[int, StaticLayer]) -> None
     stored: dict[int, int] = {}
     for editor in editors(file):
         matrices = {id(operator): (index, buffer) for operator, index, buffer, _ in _matrices(editor, layers)}
-        quantized: dict[tuple, int] = {}
+        quantized: dict[tuple[Any, ...], int] = {}
         operators = []
         for operator in editor.graph.operators:
             if id(operator) not in matrices:
@@ -154,7 +155,7 @@ def _is_vector(editor: GraphEditor, index: int) -> bool:
 
 
 def _rewrite(
-    editor: GraphEditor, operator: Operator, layer: StaticLayer, quantized: dict[tuple, int]
+    editor: GraphEditor, operator: Operator, layer: StaticLayer, quantized: dict[tuple[Any, ...], int]
 ) -> list[Operator]:
     """MUL and QUANTIZE (once for all readers of a tensor), the product in integers, DEQUANTIZE, MUL."""
     source, weights = (int(index) for index in operator.inputs[:2])

@@ -15,7 +15,7 @@ from typing import Any
 _PROGRAM = "import sys; sys.path = [{home!r}, *filter(None, sys.path)]; from {module} import {name}; {name}()"
 
 
-def ask_fresh_process(module: str, name: str, request: dict, about: str) -> Any:
+def ask_fresh_process(module: str, name: str, request: dict[str, Any], about: str) -> Any:
     """Run a function that reads a request as JSON from standard input and prints its answer as JSON on the last line.
 
     Args:
@@ -40,7 +40,7 @@ def ask_fresh_process(module: str, name: str, request: dict, about: str) -> Any:
 # === Tasks of the user ===
 
 
-def registration(path: Path) -> dict | None:
+def registration(path: Path) -> dict[str, Any] | None:
     """Where the task of a file was registered, so that another process can repeat it; `None` for built-in tasks.
 
     Example:
@@ -62,7 +62,7 @@ def registration(path: Path) -> dict | None:
     return {"module": name, "file": file, "path": [place for place in sys.path if place]}
 
 
-def repeat_registration(found: dict | None) -> None:
+def repeat_registration(found: dict[str, Any] | None) -> None:
     """Load the module that registers a task, as `registration` gave it.
 
     A script is loaded under another name than `__main__`, as `multiprocessing` does, so that it defines its tasks

@@ -61,7 +61,7 @@ def check_writer(task: Seq2Seq, content: bytes, recipe: Recipe) -> None:
         )
 
 
-def compare_writing(task: Seq2Seq, writer: Writer, examples: Examples) -> dict:
+def compare_writing(task: Seq2Seq, writer: Writer, examples: Examples) -> dict[str, Any]:
     """Compare a file that writes with its task; give the numbers of a `ParityReport`.
 
     The errors are those of the scores along the texts that Keras writes. `agreement` is the share of their tokens that
@@ -89,7 +89,7 @@ def compare_writing(task: Seq2Seq, writer: Writer, examples: Examples) -> dict:
     return numbers | {"metric": "accuracy", "keras_score": accuracy[0], "file_score": accuracy[1]}
 
 
-def compare_served(task: Seq2Seq, served: ServedRows, examples: Examples) -> dict:
+def compare_served(task: Seq2Seq, served: ServedRows, examples: Examples) -> dict[str, Any]:
     """Compare a SavedModel that writes with its task. It computes what Keras does, so its texts must be the same.
 
     Args:
@@ -133,7 +133,7 @@ class _Scores:
         inputs = dict(zip(INPUT_NAMES, (row, segments, np.ones_like(row)), strict=True))
         return score_tokens(self._model, self._states(inputs, training=False)[0, len(ids) - 1 :]).numpy()
 
-    def compare(self, other: Any, rows: list[np.ndarray], texts: Sequence[Any]) -> dict:
+    def compare(self, other: Any, rows: list[np.ndarray], texts: Sequence[Any]) -> dict[str, Any]:
         """Compare the scores of a file, and the tokens that they choose, with these."""
         squares, sizes, worst, same = 0.0, 0.0, 0.0, []
         for ids, text in zip(rows, texts, strict=True):

@@ -62,7 +62,7 @@ class BenchmarkReport:
             lines + [f"{row.length:>8}{row.minimum:>10.2f}{row.p50:>10.2f}{row.p90:>10.2f}" for row in self.latencies]
         )
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return {**asdict(self), "path": self.path.name}
 

@@ -130,7 +130,7 @@ class ParityReport:
             rows["XNNPACK"] = ", ".join(f"{name}: {count} partitions" for name, count in self.ops.partitions.items())
         return "\n".join(f"{name:<16}{value}" for name, value in rows.items())
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """The report as plain values, for JSON."""
         return {**asdict(self), "path": self.path.name}
 
@@ -139,10 +139,10 @@ def verify(
     task: Task,
     file: Any,
     data: Any,
-    y: Sequence | None = None,
+    y: Sequence[Any] | None = None,
     *,
     recipe: str | Recipe | None = None,
-    columns: dict | None = None,
+    columns: dict[str, Any] | None = None,
 ) -> ParityReport:
     """Compare a file, run by the device runtime, or a SavedModel with the task that it was made from.
 
@@ -265,7 +265,9 @@ def _have_same_rows(data: PreparedData, other: PreparedData) -> bool:
     return all(np.array_equal(one, another) for one, another in zip(ours, theirs, strict=True))
 
 
-def _errors(reader: Reader, ours: dict, theirs: dict, counted: np.ndarray | None) -> dict[str, float]:
+def _errors(
+    reader: Reader, ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray], counted: np.ndarray | None
+) -> dict[str, float]:
     pairs = []
     for name in theirs:
         rows = slice(None) if counted is None or name not in reader.token_outputs else counted

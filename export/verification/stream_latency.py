@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class StreamLatency:
 
 
 def time_stream(
-    files: Sequence, lengths: Sequence[Sequence[int]], *, rounds: int = 3, num_threads: int = 1
+    files: Sequence[Any], lengths: Sequence[Sequence[int]], *, rounds: int = 3, num_threads: int = 1
 ) -> list[StreamLatency]:
     """Time files on rows of given lengths, in turn.
 

@@ -4,6 +4,7 @@ Rows run in batches of similar length, so that little compute goes into padding.
 """
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,14 +16,14 @@ from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 
-def inference_graph(model: keras.Model) -> Callable:
+def inference_graph(model: keras.Model) -> Callable[[dict[str, Any]], dict[str, tf.Tensor]]:
     """Return a model's inference as one graph for all batch sizes and lengths."""
     spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
     return tf.function(lambda inputs: model(inputs, training=False), input_signature=[spec])
 
 
 def row_outputs(
-    forward: Callable,
+    forward: Callable[[dict[str, Any]], dict[str, tf.Tensor]],
     tokenized: TokenizedTexts,
     *,
     token_outputs: Collection[str],
@@ -41,7 +42,7 @@ def row_outputs(
     """
     boundaries = bucket_boundaries(tokenized.lengths, sequence_length=sequence_length)
     batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=boundaries)
-    collected: dict[str, list] = {}
+    collected: dict[str, list[np.ndarray]] = {}
     for inputs in batches:
         for name, value in forward(inputs).items():
             value = value.numpy()

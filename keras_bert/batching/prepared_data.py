@@ -31,7 +31,7 @@ class PreparedData:
     """
 
     tokenized: TokenizedTexts
-    labels: np.ndarray | TokenLabels | dict | None
+    labels: np.ndarray | TokenLabels | dict[str, np.ndarray | TokenLabels] | None
     weights: np.ndarray | None
     owners: np.ndarray
     notes: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from keras_bert.batching.widths import bucket_boundaries
 
 def training_batches(
     data: PreparedData,
-    targets: Mapping,
+    targets: Mapping[str, Any],
     *,
     batch_size: int,
     sequence_length: int,

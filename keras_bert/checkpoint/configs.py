@@ -242,7 +242,7 @@ def write_huggingface(settings: Settings) -> dict[str, Any]:
         values["label2id"] = {label: index for index, label in enumerate(settings.labels)}
     elif settings.num_classes:
         values["num_labels"] = settings.num_classes
-    own: dict[str, list] = {} if frozenset(heads) in known else {"heads": list(heads)}
+    own: dict[str, list[Any]] = {} if frozenset(heads) in known else {"heads": list(heads)}
     if settings.marker_ids is not None:
         own["marker_ids"] = list(settings.marker_ids)
     return _with_own(values, config, read_huggingface, own)

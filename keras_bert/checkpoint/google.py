@@ -12,7 +12,7 @@ import numpy as np
 
 from keras_bert.checkpoint.configs import Settings, read_google, write_google
 from keras_bert.checkpoint.files import CheckpointError, name_list, read_json, write_json
-from keras_bert.checkpoint.stored_weights import Checkpoint, Stored
+from keras_bert.checkpoint.stored_weights import Checkpoint, Stored, ToStore
 
 CONFIG, WEIGHTS = "bert_config.json", "bert_model.ckpt"
 
@@ -84,7 +84,7 @@ class _readable:
 # === Writing ===
 
 
-def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
+def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, ToStore]) -> None:
     """Write `bert_config.json` and `bert_model.ckpt.*`; `arrays` has each shape and a function that reads it."""
     import tensorflow as tf
 

@@ -24,10 +24,10 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def find_directory(
-    directory_or_name: str | os.PathLike,
+    directory_or_name: str | os.PathLike[str],
     *,
     revision: str | None = None,
-    cache_dir: str | os.PathLike | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
 ) -> Path:
     """Return a local directory, that of an installed package, or the downloaded copy of a model on the hub.
@@ -56,7 +56,7 @@ def find_directory(
     return _fetch(name, revision, cache_dir, endpoint)
 
 
-def _fetch(name: str, revision: str | None, cache_dir: str | os.PathLike | None, endpoint: str | None) -> Path:
+def _fetch(name: str, revision: str | None, cache_dir: str | os.PathLike[str] | None, endpoint: str | None) -> Path:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:

@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_bert.checkpoint.configs import Settings, read_huggingface, write_huggingface
 from keras_bert.checkpoint.files import CheckpointError, name_list, read_json, write_json
-from keras_bert.checkpoint.stored_weights import Checkpoint, Stored
+from keras_bert.checkpoint.stored_weights import Checkpoint, Stored, ToStore
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
@@ -134,7 +134,7 @@ def _stored(path: Path, entry: dict[str, Any], base: int) -> Stored:
 # === Writing ===
 
 
-def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
+def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, ToStore]) -> None:
     """Write `config.json` and `model.safetensors`; `arrays` has each shape and a function that reads it."""
     # As in transformers: BertModel is saved without a prefix, models with a head with the prefix `bert.`.
     plain = not settings.heads
@@ -143,9 +143,9 @@ def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tupl
     write_json(directory / CONFIG, write_huggingface(settings))
 
 
-def write_safetensors(path: Path, arrays: Mapping[str, tuple]) -> None:
+def write_safetensors(path: Path, arrays: Mapping[str, ToStore]) -> None:
     """Write float32 weights one at a time: a header with their offsets, then their bytes."""
-    header: dict[str, dict] = {"__metadata__": {"format": "pt"}}
+    header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (shape, _) in arrays.items():
         begin, end = end, end + 4 * math.prod(shape)

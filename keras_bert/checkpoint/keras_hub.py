@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_bert.checkpoint.configs import Settings, read_keras_hub, write_keras_hub
 from keras_bert.checkpoint.files import CheckpointError, read_json, write_json
-from keras_bert.checkpoint.stored_weights import Checkpoint, Stored
+from keras_bert.checkpoint.stored_weights import Checkpoint, Stored, ToStore
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 SHARDS = "model.weights.json"
@@ -70,7 +70,7 @@ def _reading(path: Path, name: str) -> Callable[[], np.ndarray]:
 # === Writing ===
 
 
-def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, tuple]) -> None:
+def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, ToStore]) -> None:
     """Write the config, metadata and `model.weights.h5`; `arrays` has each shape and a function that reads it."""
     write_json(directory / CONFIG, write_keras_hub(settings))
     write_json(

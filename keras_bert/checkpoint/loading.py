@@ -31,14 +31,14 @@ _OPENERS: dict[str, Callable[[Path], Checkpoint]] = {
 
 
 def load_encoder(
-    directory_or_name: str | os.PathLike,
+    directory_or_name: str | os.PathLike[str],
     *,
     return_attentions: bool = False,
     sequence_length: int | None = None,
     seed: int | None = None,
     ignore_extra: bool = False,
     revision: str | None = None,
-    cache_dir: str | os.PathLike | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
 ) -> tuple[keras.Model, "BertTokenizer | None"]:
     """Load BERT's encoder and its tokenizer from a directory, or by its name on the hub.
@@ -89,12 +89,12 @@ def load_encoder(
 
 
 def load_model(
-    directory_or_name: str | os.PathLike,
+    directory_or_name: str | os.PathLike[str],
     *,
     seed: int | None = None,
     ignore_extra: bool = False,
     revision: str | None = None,
-    cache_dir: str | os.PathLike | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
 ) -> tuple[keras.Model, "BertTokenizer | None"]:
     """Load BERT with all heads of the checkpoint, and its tokenizer.
@@ -134,10 +134,10 @@ def load_model(
 
 
 def load_tokenizer(
-    directory_or_name: str | os.PathLike,
+    directory_or_name: str | os.PathLike[str],
     *,
     revision: str | None = None,
-    cache_dir: str | os.PathLike | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
 ) -> "BertTokenizer | None":
     """Load the tokenizer of a model, without its weights; `None` if the directory has no vocabulary.
@@ -153,10 +153,10 @@ def load_tokenizer(
 
 
 def load_labels(
-    directory_or_name: str | os.PathLike,
+    directory_or_name: str | os.PathLike[str],
     *,
     revision: str | None = None,
-    cache_dir: str | os.PathLike | None = None,
+    cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
 ) -> list[str] | None:
     """Load the names of a model's classes, in the order of its logits; `None` if the directory has none.

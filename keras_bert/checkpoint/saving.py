@@ -42,7 +42,7 @@ _WEIGHT_FILES = {
 
 def save_pretrained(
     model: keras.Model,
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     *,
     tokenizer: "BertTokenizer | None" = None,
     format: str = "huggingface",
@@ -87,7 +87,7 @@ def save_pretrained(
 @contextlib.contextmanager
 def saving_pretrained(
     model: keras.Model,
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     *,
     tokenizer: "BertTokenizer | None" = None,
     format: str = "huggingface",

@@ -113,7 +113,7 @@ def _read_pooling(path: Path) -> str:
 
 
 def write_sentence_modules(
-    directory: str | os.PathLike, *, pooling: str, normalize: bool, sequence_length: int, width: int
+    directory: str | os.PathLike[str], *, pooling: str, normalize: bool, sequence_length: int, width: int
 ) -> None:
     """Write sentence-transformers' files for a saved embedder; none for the pooling `"pooler"`, which it lacks."""
     directory = Path(directory)

@@ -15,6 +15,8 @@ from keras_bert.checkpoint.configs import Settings
 from keras_bert.checkpoint.files import CheckpointError, name_list
 from keras_bert.checkpoint.names import ENCODER_PARTS, HEAD_PARTS, Weight, from_stored, stored_shape, weights
 
+ToStore = tuple[tuple[int, ...], Callable[[], np.ndarray]]  # a weight's shape, and a function that reads it
+
 _FLOATS = ("F64", "F32", "F16", "BF16", "float64", "float32", "float16", "bfloat16")
 
 

@@ -18,7 +18,7 @@ def read_lines(path: Path) -> list[str]:
     return lines
 
 
-def answer_filled(texts: Sequence, ask: Callable[[list], Sequence]) -> list[Any]:
+def answer_filled(texts: Sequence[Any], ask: Callable[[list[Any]], Sequence[Any]]) -> list[Any]:
     """Give an answer for each text, and `None` for blank ones.
 
     Example:

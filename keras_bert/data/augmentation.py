@@ -8,7 +8,7 @@ a text, its case and its spaces stay as they are.
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +93,7 @@ def augment(
             results += [row.copies(proposals) for row in rows]
             bar.update(len(rows))
     first = 0 if include_originals else 1
-    made: list[tuple] = [(row, *copy) for row, copies in enumerate(results) for copy in copies[first:]]
+    made: list[tuple[Any, ...]] = [(row, *copy) for row, copies in enumerate(results) for copy in copies[first:]]
     return Augmented(
         texts=[copy[1] for copy in made],
         pairs=None if pairs is None else [copy[2] for copy in made],

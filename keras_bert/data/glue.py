@@ -7,6 +7,7 @@ reader. The columns, metrics and labels of the tasks are a table in `data/glue_t
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ __all__ = ["GLUE", "GlueSplit", "GlueTask", "glue_metrics", "glue_score", "glue_
 # === Reading ===
 
 
-def read_glue(task: str | GlueTask, directory: str | os.PathLike, split: str) -> TextRows:
+def read_glue(task: str | GlueTask, directory: str | os.PathLike[str], split: str) -> TextRows:
     """Read a split of a task from the official files.
 
     Broken rows of train and dev are dropped and named in `.report`. A test set must be complete, because its
@@ -86,7 +87,7 @@ def _mrpc_part(rows: TextRows, path: Path, split: str) -> TextRows:
 # === Metrics ===
 
 
-def glue_metrics(task: str | GlueTask, predictions: Sequence, labels: Sequence) -> dict[str, float]:
+def glue_metrics(task: str | GlueTask, predictions: Sequence[Any], labels: Sequence[Any]) -> dict[str, float]:
     """Compute the metrics that GLUE ranks a task by, between 0 and 1 (correlations between −1 and 1).
 
     F1 is for class `"1"`, paraphrase or duplicate. A correlation with constant predictions is NaN.
@@ -125,8 +126,8 @@ def glue_score(metrics: Mapping[str, float]) -> float:
 
 def write_submission(
     task: str | GlueTask,
-    predictions: Sequence,
-    directory: str | os.PathLike,
+    predictions: Sequence[Any],
+    directory: str | os.PathLike[str],
     *,
     split: str = "test",
     check_size: bool = True,
@@ -162,10 +163,10 @@ def write_submission(
     return path
 
 
-def _label_words(task: GlueTask, predictions: Sequence) -> list[str]:
+def _label_words(task: GlueTask, predictions: Sequence[Any]) -> list[str]:
     names, _, found = class_numbers([0] * len(predictions), predictions, task.labels)
     return [names[number] for number in found]
 
 
-def _stsb_words(predictions: Sequence) -> list[str]:
+def _stsb_words(predictions: Sequence[float]) -> list[str]:
     return [f"{number:.3f}" for number in np.clip(finite_numbers(predictions, role="predictions"), 0.0, 5.0)]

@@ -8,9 +8,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+
+T = TypeVar("T")
 
 _SHOWN = 20
 _NUMBER_BINS = 10
@@ -53,7 +55,7 @@ class LabelSummary:
         return "\n".join(lines)
 
 
-def describe_labels(examples: Iterable) -> LabelSummary:
+def describe_labels(examples: Iterable[Any]) -> LabelSummary:
     """Count the labels of examples, or plain labels.
 
     Args:
@@ -81,7 +83,7 @@ def describe_labels(examples: Iterable) -> LabelSummary:
     return LabelSummary(kind, len(labels), unlabelled, tuple((str(name), count) for name, count in ordered))
 
 
-def class_weights(labels: Iterable) -> dict[str, float]:
+def class_weights(labels: Iterable[Any]) -> dict[str, float]:
     """Compute class weights that balance a loss: `n / (classes * count)`, as scikit-learn's "balanced".
 
     Args:
@@ -101,8 +103,8 @@ def class_weights(labels: Iterable) -> dict[str, float]:
 
 
 def stratified_split(
-    examples: Sequence, share: float, *, seed: int, by: Callable[[Any], Hashable] | None = None
-) -> tuple[list, list]:
+    examples: Sequence[T], share: float, *, seed: int, by: Callable[[T], Hashable] | None = None
+) -> tuple[list[T], list[T]]:
     """Split examples in two parts that keep the shares of the classes.
 
     A class with one example stays in the first part, with a warning that names it. Numbers are stratified by the tenths
@@ -156,7 +158,7 @@ def _quotas(sizes: list[int], share: float, wanted: int, generator: np.random.Ge
     return quotas
 
 
-def _strata(labels: list) -> list[Hashable]:
+def _strata(labels: list[Any]) -> list[Hashable]:
     kind = _kind([label for label in labels if label is not None])
     if kind == "numbers" and None not in labels:
         ranks = np.argsort(np.argsort(labels, kind="stable"), kind="stable")
@@ -172,7 +174,7 @@ def _label_of(example: Any) -> Any:
     return example.label if hasattr(example, "label") else example
 
 
-def _kind(present: list) -> str:
+def _kind(present: list[Any]) -> str:
     if not present:
         return "none"
     if any(isinstance(label, tuple) for label in present):

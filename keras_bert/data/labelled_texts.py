@@ -47,7 +47,7 @@ _BROKEN_LIST = "label is a broken list"
 
 
 def read_rows(
-    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    path_or_paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     text: Column = "text",
     pair: Column | None = None,
@@ -162,7 +162,7 @@ class _Columns:
             )
         return bool(names) if header == "auto" else bool(header)
 
-    def locate(self, first: Record | None, path: str) -> tuple[int, tuple]:
+    def locate(self, first: Record | None, path: str) -> tuple[int, tuple[Column | None, ...]]:
         """How wide the table is, and the columns as numbers."""
         if first is None or first.cells is None:
             raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
@@ -183,7 +183,7 @@ class _Columns:
 
 def _example(
     record: Record,
-    cells_at: tuple,
+    cells_at: tuple[Column | None, ...],
     width: int | None,
     read_label: Callable[[object], tuple[LabelValue | None, str | None]],
     keep_empty: bool,
@@ -213,7 +213,7 @@ def _example(
     return reason or Example(text, pair, label, record.line)
 
 
-def _lacking(record: Record, cells_at: tuple) -> str:
+def _lacking(record: Record, cells_at: tuple[Column | None, ...]) -> str:
     if isinstance(record.cells, list):
         return "too few columns"
     lacking = [column for column in cells_at if column is not None and column not in (record.cells or ())]
@@ -263,7 +263,7 @@ class _LabelReader:
         return (number, None) if math.isfinite(number) else (None, "label is no number")
 
 
-def _parse_list(cell: str) -> str | list | None:
+def _parse_list(cell: str) -> str | list[Any] | None:
     """The list in a cell, or the cell if it is not a list (a class such as [other]), or `None` for a broken list."""
     if cell.startswith("["):
         try:

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 SUFFIXES = {
     ".tsv": "tsv",
@@ -30,11 +31,11 @@ class Record:
     """One row of a file: its cells by position or by name, or the reason why it has none."""
 
     line: int  # of its first line, from 1; in a `.json` file the number of the entry
-    cells: list | dict | None
+    cells: list[Any] | dict[str, Any] | None
     problem: str | None = None
 
 
-def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[str, ...]:
+def file_list(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
     """Turn one path or several into a tuple of strings. Raises an error if there are none.
 
     Example:
@@ -47,7 +48,7 @@ def file_list(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> tuple[s
     return files
 
 
-def find_format(path: str | os.PathLike, format: str | None = None) -> str:
+def find_format(path: str | os.PathLike[str], format: str | None = None) -> str:
     """Find the format of a file: the given one, or the one that its ending names.
 
     Args:
@@ -74,7 +75,7 @@ def find_format(path: str | os.PathLike, format: str | None = None) -> str:
 
 
 def read_records(
-    path: str | os.PathLike, *, format: str | None = None, delimiter: str | None = None
+    path: str | os.PathLike[str], *, format: str | None = None, delimiter: str | None = None
 ) -> Iterator[Record]:
     """Read all rows of a file, including the header.
 
@@ -100,7 +101,7 @@ def read_records(
     return _line_records(lines, _tsv_cells if format == "tsv" else _json_cells)
 
 
-def _read_text(path: str | os.PathLike) -> str:
+def _read_text(path: str | os.PathLike[str]) -> str:
     opened = gzip.open if os.fspath(path).lower().endswith(".gz") else open
     try:
         with opened(path, "rb") as file:
@@ -115,7 +116,7 @@ def _read_text(path: str | os.PathLike) -> str:
 # === Formats ===
 
 
-def _line_records(lines: list[str], parse: Callable[[str], list | dict | None]) -> Iterator[Record]:
+def _line_records(lines: list[str], parse: Callable[[str], list[Any] | dict[str, Any] | None]) -> Iterator[Record]:
     for number, line in enumerate(lines, start=1):
         line = line.removesuffix("\r")
         if not line.strip(" "):
@@ -130,7 +131,7 @@ def _tsv_cells(line: str) -> list[str]:
     return line.split("\t")
 
 
-def _json_cells(line: str) -> list | dict | None:
+def _json_cells(line: str) -> list[Any] | dict[str, Any] | None:
     try:
         cells = json.loads(line)
     except (ValueError, RecursionError):
@@ -158,7 +159,7 @@ def _csv_records(lines: list[str], delimiter: str) -> Iterator[Record]:
             start += done + 1
 
 
-def _json_records(content: str, path: str | os.PathLike) -> Iterator[Record]:
+def _json_records(content: str, path: str | os.PathLike[str]) -> Iterator[Record]:
     try:
         entries = json.loads(content)
     except ValueError as error:

@@ -107,7 +107,7 @@ def log_partition(logits: np.ndarray, scores: np.ndarray) -> float:
 
 
 def span_probabilities(
-    logits: np.ndarray, scores: np.ndarray, path: np.ndarray, tags: Sequence[str], spans: Sequence[tuple]
+    logits: np.ndarray, scores: np.ndarray, path: np.ndarray, tags: Sequence[str], spans: Sequence[tuple[str, int, int]]
 ) -> list[float]:
     """Return, over all paths, the probability that each span has the tags of `path` and ends where it does.
 
@@ -164,7 +164,7 @@ def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def find_entities(
-    text: str, words: Sequence[tuple], logits: np.ndarray, tags: Sequence[str], scores: np.ndarray
+    text: str, words: Sequence[tuple[str, int, int]], logits: np.ndarray, tags: Sequence[str], scores: np.ndarray
 ) -> list[Entity]:
     """Return the entities of one text, from left to right.
 

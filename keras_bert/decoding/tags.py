@@ -84,7 +84,8 @@ def span_tags(spans: Sequence[tuple[str, int, int]], length: int, scheme: str = 
         >>> span_tags([("PER", 0, 2), ("LOC", 3, 4)], 4, "BIOES")
         ['B-PER', 'E-PER', 'O', 'S-LOC']
     """
-    tags, before = [OUTSIDE] * length, (None, 0)
+    tags = [OUTSIDE] * length
+    before: tuple[str | None, int] = (None, 0)
     for kind, begin, end in spans:
         parts = ["I"] * (end - begin)
         if scheme == "BIO" or (scheme == "IOB1" and before == (kind, begin)):

@@ -4,12 +4,13 @@ Unknown names, numbers out of range, NaN, lists of different lengths and empty l
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 
 def class_numbers(
-    labels: Sequence, predictions: Sequence, names: Sequence[str] | None
+    labels: Sequence[Any], predictions: Sequence[Any], names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Return the names of the classes, and labels and predictions as their numbers.
 
@@ -34,7 +35,7 @@ def class_numbers(
     return names, _numbers(labels, names, "labels"), _numbers(predictions, names, "predictions")
 
 
-def class_matrix(labels: Sequence, names: Sequence[str], *, role: str) -> np.ndarray:
+def class_matrix(labels: Sequence[Any], names: Sequence[str], *, role: str) -> np.ndarray:
     """Return several labels per text as zeros and ones `[examples, labels]`.
 
     Args:
@@ -70,7 +71,7 @@ def class_matrix(labels: Sequence, names: Sequence[str], *, role: str) -> np.nda
     return matrix
 
 
-def finite_numbers(values: Sequence, *, role: str) -> np.ndarray:
+def finite_numbers(values: Sequence[Any], *, role: str) -> np.ndarray:
     """Return numbers as an array `[examples]`; raise an error for NaN and infinity.
 
     Args:
@@ -99,7 +100,7 @@ def _are_numbers(row: object) -> bool:
     return isinstance(row, np.ndarray | list) and len(row) > 0 and not isinstance(row[0], str)
 
 
-def _names_in(values: list) -> list[str]:
+def _names_in(values: list[Any]) -> list[str]:
     if not all(isinstance(value, str) for value in values):
         raise ValueError("Class numbers need names; pass all classes in order as names=.")
     return sorted({str(value) for value in values})
@@ -112,7 +113,7 @@ def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
     return names
 
 
-def _numbers(values: Sequence, names: tuple[str, ...], role: str) -> np.ndarray:
+def _numbers(values: Sequence[Any], names: tuple[str, ...], role: str) -> np.ndarray:
     if not isinstance(values, np.ndarray) and all(isinstance(value, str) for value in values):
         return _of_names(values, names, role)
     array = np.asarray(values)
@@ -143,7 +144,7 @@ def _numbers(values: Sequence, names: tuple[str, ...], role: str) -> np.ndarray:
     return array.astype(np.int64)
 
 
-def _of_names(values: Sequence, names: tuple[str, ...], role: str) -> np.ndarray:
+def _of_names(values: Sequence[Any], names: tuple[str, ...], role: str) -> np.ndarray:
     numbers = {name: index for index, name in enumerate(names)}
     for row, value in enumerate(values):
         if value not in numbers:
@@ -151,5 +152,5 @@ def _of_names(values: Sequence, names: tuple[str, ...], role: str) -> np.ndarray
     return np.array([numbers[value] for value in values], dtype=np.int64)
 
 
-def _shown(values: Sequence) -> str:
+def _shown(values: Sequence[Any]) -> str:
     return f"[{', '.join(repr(value) for value in list(values)[:8])}{', …' if len(values) > 8 else ''}]"

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class CalibrationReport:
     after: Calibration
     notes: tuple[str, ...] = ()
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         return asdict(self)
 
@@ -241,7 +242,7 @@ def _ece(bins: Sequence[Bin]) -> float:
 # === Picture ===
 
 
-def plot_reliability(report: CalibrationReport, path: str | os.PathLike) -> Path:
+def plot_reliability(report: CalibrationReport, path: str | os.PathLike[str]) -> Path:
     """Draw accuracy over confidence, before and after scaling, as PNG.
 
     A model whose confidence is right lies on the diagonal. Below each diagram is the number of predictions in each bin.

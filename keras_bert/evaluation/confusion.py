@@ -18,7 +18,7 @@ _LONGEST_NAME = 28
 _LARGE = 20  # with more classes, the names are on all four sides
 
 
-def plot_confusion(report: "ClassificationReport", path: str | os.PathLike, *, title: str | None = None) -> Path:
+def plot_confusion(report: "ClassificationReport", path: str | os.PathLike[str], *, title: str | None = None) -> Path:
     """Draw a row for each true class and a column for each predicted one, as PNG.
 
     The colour shows the share of the row, so that rare classes are as visible as frequent ones. The numbers are counts;

@@ -34,7 +34,7 @@ def new_figure(width: float, height: float) -> Any:
     return evaluation_module("matplotlib.figure").Figure(figsize=(width, height), layout="constrained")
 
 
-def save_figure(figure: Any, path: str | os.PathLike, *, dpi: int = 150) -> Path:
+def save_figure(figure: Any, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
     """Write a figure as PNG; missing parent directories are created.
 
     Example:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from keras_bert.evaluation.tables import noted
 
 
 class _Report:
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values, for JSON."""
         return json.loads(json.dumps(asdict(self)))  # type: ignore[call-overload]
 
@@ -53,7 +54,7 @@ def retrieval_report(vectors: np.ndarray, numbers: np.ndarray, *, part: int = 10
     numbers, unit = np.asarray(numbers), normalize_vectors(vectors)
     candidates, first = np.unique(numbers[:, 1:], return_index=True)
     targets = unit[:, 1:].reshape(-1, unit.shape[-1])[first]
-    belongs: dict[int, set] = {}
+    belongs: dict[int, set[int]] = {}
     for anchor, positive in zip(numbers[:, 0].tolist(), numbers[:, 1].tolist(), strict=True):
         belongs.setdefault(anchor, set()).add(positive)
     place = {number: index for index, number in enumerate(candidates.tolist())}

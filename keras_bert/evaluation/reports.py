@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class ClassScores(Scores):
 
 
 class _Report:
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values; undefined numbers are `None`, because JSON has no NaN."""
         return json.loads(json.dumps(asdict(self)), parse_constant=lambda _: None)  # type: ignore[call-overload]
 
@@ -124,7 +125,7 @@ class RegressionReport(_Report):
 
 
 def classification_report(
-    labels: Sequence, predictions: Sequence, *, names: Sequence[str] | None = None
+    labels: Sequence[Any], predictions: Sequence[Any], *, names: Sequence[str] | None = None
 ) -> ClassificationReport:
     """Measure predictions of one class per text.
 
@@ -157,7 +158,7 @@ def classification_report(
     )
 
 
-def multilabel_report(labels: Sequence, predictions: Sequence, *, names: Sequence[str]) -> MultilabelReport:
+def multilabel_report(labels: Sequence[Any], predictions: Sequence[Any], *, names: Sequence[str]) -> MultilabelReport:
     """Measure predictions of several labels per text.
 
     Args:
@@ -194,7 +195,7 @@ def multilabel_report(labels: Sequence, predictions: Sequence, *, names: Sequenc
     )
 
 
-def regression_report(labels: Sequence, predictions: Sequence) -> RegressionReport:
+def regression_report(labels: Sequence[Any], predictions: Sequence[Any]) -> RegressionReport:
     """Measure predicted numbers.
 
     Args:

@@ -32,7 +32,7 @@ class Score:
 
     value: float
     degenerate: bool = False
-    details: dict = field(default_factory=dict)
+    details: dict[str, float] = field(default_factory=dict)
 
 
 class KeepBest(keras.callbacks.Callback):
@@ -64,14 +64,14 @@ class KeepBest(keras.callbacks.Callback):
     ):
         super().__init__()
         self.measure, self.metric, self.patience = measure, metric, patience
-        self.history: list[dict] = []
+        self.history: list[dict[str, Any]] = []
         self.best: Score | None = None
         self._best_weights: list[np.ndarray] | None = None
         self.best_epoch = 0
         self._waited: list[int] = []  # for each entry of the history: measurements since the last improvement
         self._directory: Path | None = None
 
-    def keep_in(self, directory: str | os.PathLike, epoch: int = 0) -> None:
+    def keep_in(self, directory: str | os.PathLike[str], epoch: int = 0) -> None:
         """Also keep the best weights and the history on disk, and read those of a run that was killed after `epoch`."""
         self._directory = Path(directory)
         path = self._directory / "best.json"

@@ -21,7 +21,12 @@ _RATE = 5e-3
 
 
 def train_heads(
-    model: keras.Model, batches: tf.data.Dataset, *, steps: int, loss: dict, verbose: int | str = "auto"
+    model: keras.Model,
+    batches: tf.data.Dataset,
+    *,
+    steps: int,
+    loss: dict[str, keras.losses.Loss],
+    verbose: int | str = "auto",
 ) -> None:
     """Train a model's heads, if it has any, for some steps; embeddings, blocks and pooler do not change.
 

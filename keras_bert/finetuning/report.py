@@ -1,6 +1,7 @@
 """The report of a fine-tuning: its runs, their scores and measurements."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -66,14 +67,14 @@ class FinetuneReport:
     metric: str
     runs: tuple[Run, ...]
     parameters: ParameterCount
-    measurements: tuple[dict, ...]
+    measurements: tuple[dict[str, Any], ...]
     interrupted: bool = False
     averaged: tuple[int, ...] = ()
     averaged_score: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
-    def history(self) -> dict[str, list]:
+    def history(self) -> dict[str, list[float]]:
         """The measurements in the form of Keras' `History.history`: a list for each number.
 
         Example:

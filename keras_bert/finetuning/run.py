@@ -40,12 +40,12 @@ def finetune(
     batches: Callable[[int, int, int], tf.data.Dataset],
     recipe: Recipe,
     *,
-    loss: dict,
+    loss: dict[str, keras.losses.Loss],
     steps_per_epoch: int,
     measure: Callable[[keras.Model], Score] | None = None,
     metric: str = "score",
     chooses: bool = True,
-    directory: str | os.PathLike | None = None,
+    directory: str | os.PathLike[str] | None = None,
     depends_on: Callable[[], dict[str, Any]] = dict,
     added_layers: Sequence[str] = (),
     callbacks: Sequence[keras.callbacks.Callback] = (),
@@ -84,8 +84,8 @@ def finetune(
     """
     verbose = fit_verbosity(verbose)
     recipe = recipe.for_width(768)  # tasks have already set the rate for their width; the default is BERT-base's
-    runs: list = []
-    learned: list = []
+    runs: list[Run] = []
+    learned: list[RunWeights] = []
     best: Any = None  # the model and its history; there is at least one seed
     interrupted = False
     parts = {} if directory is None else note_parts({**depends_on(), "metric": metric, "loss": loss_part(loss)})
@@ -129,7 +129,7 @@ class _Trial:
         model: keras.Model,
         batches: Callable[[int, int, int], tf.data.Dataset],
         recipe: Recipe,
-        loss: dict,
+        loss: dict[str, keras.losses.Loss],
         steps_per_epoch: int,
         measure: Callable[[keras.Model], Score] | None,
         metric: str,

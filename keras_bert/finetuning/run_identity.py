@@ -84,7 +84,7 @@ def note_parts(parts: dict[str, Any]) -> dict[str, Any]:
     return {name: value if isinstance(value, _PLAIN) else digest(value) for name, value in parts.items()}
 
 
-def check_same_run(place: Path, settings: dict, parts: dict, *, goes_on: bool = False) -> None:
+def check_same_run(place: Path, settings: dict[str, Any], parts: dict[str, Any], *, goes_on: bool = False) -> None:
     """Store what the run in a directory depends on, or raise an error if the stored run is a different one.
 
     Args:

@@ -132,7 +132,7 @@ def initializer(stddev: float, seed: int | None = None) -> keras.initializers.In
 
 
 def dense(
-    layer: Any, units: int, name: str, *, activation: str | Callable | None = None, seed: int | None = None
+    layer: Any, units: int, name: str, *, activation: str | Callable[[Any], Any] | None = None, seed: int | None = None
 ) -> keras.layers.Dense:
     """Return a `Dense` with BERT's initial weights and the dtype policy of the layer that owns it."""
     init = initializer(layer.config.initializer_range, seed)

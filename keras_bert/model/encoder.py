@@ -271,7 +271,7 @@ def encoder_config(model: keras.Model) -> BertConfig:
     raise ValueError(f"Model {model.name!r} has no BertEmbeddings layer; expected one made from bert_encoder(config).")
 
 
-def activation_function(config: BertConfig) -> str | Callable:
+def activation_function(config: BertConfig) -> str | Callable[[Any], Any]:
     """Return the config's activation as a registered function or a name."""
     if config.activation == "gelu_tanh":
         return gelu_tanh

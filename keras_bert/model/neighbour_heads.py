@@ -9,6 +9,7 @@ saved and loaded like any other.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import keras
 import numpy as np
@@ -44,7 +45,7 @@ class NeighbourHeads:
     share: float = 0.9
     offsets: tuple[int, ...] = (-1, 1, -2, 2, -3, 3, -4, 4)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 <= self.free <= 1:
             raise ValueError(f"free={self.free!r} is not a share of the heads; expected a number from 0 to 1.")
         if not 0 < self.share < 1:
@@ -111,7 +112,7 @@ class _Waves:
     own_columns: bool  # whether tokens and segments are 0 in these columns
 
 
-def _learned_waves(config, heads):
+def _learned_waves(config: BertConfig, heads: NeighbourHeads) -> _Waves:
     """Frequencies of our choice, in the last columns of the table."""
     pairs = min(max(min(config.table_dim, config.hidden_dim) // 8, 1), config.head_dim // 2)
     logit, turns = _choose_turns(pairs, heads.share, config)
@@ -123,7 +124,7 @@ def _learned_waves(config, heads):
     return _Waves(turns, columns, *_project(config, columns, amplitude), logit, own_columns=True)
 
 
-def _choose_turns(pairs, share, config):
+def _choose_turns(pairs: int, share: float, config: BertConfig) -> tuple[float, np.ndarray]:
     """The frequencies that need the lowest logit, of some ladders: evenly spread for many, geometric for few."""
     numbers, ratios = np.arange(pairs), (1.2, 1.5, 2.0, 3.0, 4.0)
     # By the golden ratio there are no common periods, so that no other position looks like the neighbour.
@@ -133,7 +134,7 @@ def _choose_turns(pairs, share, config):
     return logit, ladders[best]
 
 
-def _fixed_waves(config, heads):
+def _fixed_waves(config: BertConfig, heads: NeighbourHeads) -> _Waves:
     """Of the frequencies of a sinusoidal table, as many of the fastest as tell neighbours apart best."""
     width = config.table_dim
     turns = 10000.0 ** (-2 * np.arange(width // 2) / width)
@@ -144,29 +145,29 @@ def _fixed_waves(config, heads):
     return _Waves(turns[:pairs], columns, *_project(config, columns, amplitude), logit, own_columns=False)
 
 
-def _last_columns(width, pairs):
+def _last_columns(width: int, pairs: int) -> np.ndarray:
     return np.stack([np.arange(width - 2 * pairs, width - pairs), np.arange(width - pairs, width)], axis=1)
 
 
-def _project(config, columns, amplitude):
+def _project(config: BertConfig, columns: np.ndarray, amplitude: float) -> tuple[np.ndarray, float]:
     """Where a projection from narrow tables puts the waves, and how high they are there."""
     if config.table_dim == config.hidden_dim:
         return columns, amplitude
     return _last_columns(config.hidden_dim, len(columns)), amplitude * _projection_gain(config)
 
 
-def _projection_gain(config):
+def _projection_gain(config: BertConfig) -> float:
     """What a random projection does to the size of a number: positions keep their proportion to tokens."""
     return _SPREAD_AFTER_THE_CUT * config.initializer_range * math.sqrt(config.table_dim)
 
 
-def _find_logit(turns, share, config):
+def _find_logit(turns: np.ndarray, share: float, config: BertConfig) -> tuple[float, float]:
     """What is missing of the neighbour's share of attention, and the logit that gives it."""
     length = min(_ROW, config.max_sequence_length)
     distances = np.arange(1 - length, length)  # of all tokens that share a row with a neighbour
     products = np.cos(distances[:, None] * turns).mean(axis=1)  # 1 at the neighbour
 
-    def missing(logit):
+    def missing(logit: float) -> float:
         return share - 1 / np.exp(logit * (products - 1)).sum()
 
     low, high = 0.0, _HIGHEST_LOGIT
@@ -176,7 +177,7 @@ def _find_logit(turns, share, config):
     return round(max(0.0, missing(high)), 6), high
 
 
-def _write_positions(embeddings, token_table, waves, config):
+def _write_positions(embeddings: Any, token_table: Any, waves: _Waves, config: BertConfig) -> None:
     sines, cosines = waves.table[:, 0], waves.table[:, 1]
     if waves.own_columns:
         angles = np.arange(config.max_sequence_length)[:, None] * waves.turns
@@ -198,7 +199,7 @@ def _write_positions(embeddings, token_table, waves, config):
 # === Heads ===
 
 
-def _turn_heads(attention, waves, config, heads):
+def _turn_heads(attention: Any, waves: _Waves, config: BertConfig, heads: NeighbourHeads) -> None:
     """Queries that turn positions by an offset, keys that do not: the product is largest at the offset."""
     size, pairs = config.head_dim, len(waves.turns)
     # A logit is scale² · amplitude² · Σ cos(turn · distance) / √D.
@@ -219,5 +220,5 @@ def _turn_heads(attention, waves, config, heads):
     _assign(attention.key.kernel, keys)
 
 
-def _assign(variable, values):
+def _assign(variable: keras.Variable, values: np.ndarray) -> None:
     variable.assign(np.asarray(values, "float32"))

@@ -7,6 +7,8 @@ Rows are padded, or shared by several examples.
 
 import math
 import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,7 +31,7 @@ _COUNTED_BATCHES = 2000  # of 256 examples: enough to know how often tokens occu
 
 
 def training_batches(
-    examples: str | os.PathLike,
+    examples: str | os.PathLike[str],
     config: BertConfig,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
@@ -68,7 +70,7 @@ def training_batches(
 
 
 def validation_batches(
-    examples: str | os.PathLike,
+    examples: str | os.PathLike[str],
     config: BertConfig,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
@@ -101,7 +103,7 @@ def validation_batches(
 
 
 def unmasked_rows(
-    examples: str | os.PathLike,
+    examples: str | os.PathLike[str],
     config: BertConfig,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
@@ -124,7 +126,7 @@ def unmasked_rows(
     return _rows(examples, config, tokenizer, plan, batch_size, endless=True, seed=plan.seed, shuffle=shuffle)
 
 
-def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
+def max_predictions(examples: str | os.PathLike[str], plan: PretrainingPlan) -> int:
     """The most masked tokens of a row: the plan's, or the share that is masked of a full row, rounded up.
 
     Where the share changes in the course of a run, it is the largest: a step has the same shapes from first to last.
@@ -140,7 +142,7 @@ def max_predictions(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
     return math.ceil(round(max(plan.mask_rate, plan.last_mask_rate) * length, 6))
 
 
-def token_counts(examples: str | os.PathLike, tokenizer: BertTokenizer) -> np.ndarray:
+def token_counts(examples: str | os.PathLike[str], tokenizer: BertTokenizer) -> np.ndarray:
     """How often each token occurs in the first half million examples; special ones, which nobody masks, count 0."""
     some = read_examples(examples, batch_size=256, shuffle=False).take(_COUNTED_BATCHES)
     special = Masking.for_tokenizer(tokenizer).special_ids
@@ -150,7 +152,18 @@ def token_counts(examples: str | os.PathLike, tokenizer: BertTokenizer) -> np.nd
 # === Steps of the pipeline ===
 
 
-def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_remainder=True, devices=None, **order):
+def _rows(
+    examples: str | os.PathLike[str],
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    batch_size: int,
+    *,
+    endless: bool = False,
+    drop_remainder: bool = True,
+    devices: Devices | None = None,
+    **order: Any,
+) -> tf.data.Dataset:
     """Examples as rows `[B, T]`: each padded, or several packed into one."""
     length = load_manifest(os.fspath(examples)).settings.sequence_length
     if length > config.max_sequence_length:
@@ -180,7 +193,7 @@ def _rows(examples, config, tokenizer, plan, batch_size, *, endless=False, drop_
     )
 
 
-def _pad(batch, shape, pad_id):
+def _pad(batch: dict[str, Any], shape: list[int | None], pad_id: int) -> dict[str, tf.Tensor]:
     tokens = batch["token_ids"]
     return {
         "token_ids": tokens.to_tensor(pad_id, shape=shape),
@@ -190,7 +203,15 @@ def _pad(batch, shape, pad_id):
     }
 
 
-def _mask(rows, examples, tokenizer, plan, start, seed, rate=None):
+def _mask(
+    rows: tf.data.Dataset,
+    examples: str | os.PathLike[str],
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    start: int,
+    seed: int,
+    rate: Callable[[tf.Tensor], tf.Tensor] | None = None,
+) -> tf.data.Dataset:
     settings = {"rate": plan.last_mask_rate, "unit": plan.mask_unit}
     masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), **settings)
     masked = mask_batches(rows, masking, seed=seed, start=start, rate=rate)
@@ -202,6 +223,6 @@ def _mask(rows, examples, tokenizer, plan, start, seed, rate=None):
     return prompt(batches.prefetch(4))
 
 
-def has_next_sentence(examples: str | os.PathLike) -> bool:
+def has_next_sentence(examples: str | os.PathLike[str]) -> bool:
     """Whether the examples are pairs, so that there is a next sentence to predict."""
     return load_manifest(os.fspath(examples)).settings.pairs != "single"

@@ -57,13 +57,13 @@ class Timings:
 
 def fit_to_budget(
     phase: Phase,
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     budget: float,
     *,
     save_every: int | None = None,
-    start_from: str | os.PathLike | None = None,
+    start_from: str | os.PathLike[str] | None = None,
     spent: float = 0.0,
     verbose: bool = True,
 ) -> Phase:
@@ -181,7 +181,7 @@ def _measure(
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     budget: float,
-    start_from: str | os.PathLike | None,
+    start_from: str | os.PathLike[str] | None,
 ) -> Timings:
     if config is None:
         if start_from is None:

@@ -92,7 +92,7 @@ def read_through_service(
 
 
 def read_examples_through_service(
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     *,
     service: str,
     batch_size: int,

@@ -12,8 +12,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_bert.model.attention_bias import PackedBias
 from keras_bert.model.config import BertConfig
-from keras_bert.model.encoder import PackedBias, bert_encoder, encoder_config, pool_examples
+from keras_bert.model.encoder import bert_encoder, encoder_config, pool_examples
 from keras_bert.model.heads import masked_lm_logits, next_sentence_logits
 from keras_bert.model.neighbour_heads import NeighbourHeads
 from keras_bert.model.weights import copy_weights

@@ -75,7 +75,7 @@ class PretrainingPlan:
     precision: str = "auto"
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.save_every < 1 or self.steps < 1 or self.steps % self.save_every:
             raise ValueError(
                 f"steps={self.steps} must be a multiple of save_every={self.save_every}, and both at least 1."
@@ -145,6 +145,6 @@ class Phase:
         ```
     """
 
-    examples: str | os.PathLike
+    examples: str | os.PathLike[str]
     plan: PretrainingPlan
-    validation: str | os.PathLike | None = None
+    validation: str | os.PathLike[str] | None = None

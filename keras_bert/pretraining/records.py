@@ -45,7 +45,7 @@ class RecordHistory(keras.callbacks.Callback):
         ```
     """
 
-    def __init__(self, directory: str | os.PathLike, *, steps_per_epoch: int, start: int = 0) -> None:
+    def __init__(self, directory: str | os.PathLike[str], *, steps_per_epoch: int, start: int = 0) -> None:
         super().__init__()
         self.directory, self.steps_per_epoch, self.start = Path(directory), steps_per_epoch, start
         self.scalars: ScalarFile
@@ -96,7 +96,7 @@ class RecordHistory(keras.callbacks.Callback):
         return f"{name.removesuffix(measured)}{next(iter(self.model.output))}_{measured}"
 
 
-def read_history(path: str | os.PathLike) -> dict[str, list[float]]:
+def read_history(path: str | os.PathLike[str]) -> dict[str, list[float]]:
     """Read the columns of a `history.jsonl`; an incomplete last line is skipped.
 
     Example:
@@ -123,7 +123,7 @@ class ScalarFile:
         ```
     """
 
-    def __init__(self, directory: str | os.PathLike) -> None:
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
         Path(directory).mkdir(parents=True, exist_ok=True)
         name = f"events.out.tfevents.{int(time.time())}.{os.getpid()}"
         self.writer = tf.io.TFRecordWriter(os.fspath(Path(directory) / name))
@@ -155,7 +155,7 @@ _OLD_DEFAULTS: dict[str, Any] = {
 }
 
 
-def keep_old_defaults(plan: PretrainingPlan, directory: str | os.PathLike) -> PretrainingPlan:
+def keep_old_defaults(plan: PretrainingPlan, directory: str | os.PathLike[str]) -> PretrainingPlan:
     """Use the defaults of version 0.1.0 if a run was begun with it, so that the run continues as it began.
 
     Args:
@@ -170,12 +170,12 @@ def keep_old_defaults(plan: PretrainingPlan, directory: str | os.PathLike) -> Pr
     return dataclasses.replace(plan, **unsaid)
 
 
-def _read_plan(directory: str | os.PathLike) -> dict[str, Any]:
+def _read_plan(directory: str | os.PathLike[str]) -> dict[str, Any]:
     path = Path(directory) / PLAN
     return json.loads(path.read_text(encoding="utf-8")).get("plan", {}) if path.exists() else {}
 
 
-def write_plan(directory: str | os.PathLike, record: dict[str, Any]) -> None:
+def write_plan(directory: str | os.PathLike[str], record: dict[str, Any]) -> None:
     """Write the plan of a run; warn of differences if the directory already has a plan.
 
     Args:
@@ -224,7 +224,7 @@ class StopOnNaN(keras.callbacks.Callback):
     """
 
     def __init__(
-        self, directory: str | os.PathLike, batches_from: Callable[[int], tf.data.Dataset], *, steps_per_epoch: int
+        self, directory: str | os.PathLike[str], batches_from: Callable[[int], tf.data.Dataset], *, steps_per_epoch: int
     ) -> None:
         super().__init__()
         self.directory, self.batches_from, self.steps_per_epoch = Path(directory), batches_from, steps_per_epoch

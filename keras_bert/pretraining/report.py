@@ -28,7 +28,7 @@ _PICTURES = (
 _TABLE_ROWS = 40
 
 
-def write_report(directory: str | os.PathLike) -> Path:
+def write_report(directory: str | os.PathLike[str]) -> Path:
     """Draw the progress of a pretraining run so far; return the path of its `report.html`.
 
     Args:

@@ -11,8 +11,10 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import keras
+import numpy as np
 
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.model.config import BertConfig
@@ -54,11 +56,11 @@ _STEPS_PER_EXECUTION = 8
 
 def pretrain_in_phases(
     phases: Sequence[Phase],
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     *,
-    start_from: str | os.PathLike | None = None,
+    start_from: str | os.PathLike[str] | None = None,
     verbose: int | str = "auto",
 ) -> list[dict[str, list[float]]]:
     """Pretrain in several phases, such as 90 % of the steps on 128 tokens and the rest on 512, which is cheaper.
@@ -100,15 +102,15 @@ def pretrain_in_phases(
 
 
 def pretrain(
-    examples: str | os.PathLike,
-    output: str | os.PathLike,
+    examples: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
     *,
-    validation: str | os.PathLike | None = None,
-    start_from: str | os.PathLike | None = None,
-    teacher: Teacher | str | os.PathLike | None = None,
+    validation: str | os.PathLike[str] | None = None,
+    start_from: str | os.PathLike[str] | None = None,
+    teacher: Teacher | str | os.PathLike[str] | None = None,
     verbose: int | str = "auto",
 ) -> dict[str, list[float]]:
     """Pretrain a BERT on the examples in a directory; started again on the same `output`, it goes on where it was.
@@ -154,7 +156,16 @@ def pretrain(
     return read_history(Path(output) / HISTORY)
 
 
-def _run(phase, output, config, tokenizer, devices, source, start_from, verbose):
+def _run(
+    phase: Phase,
+    output: Path,
+    config: BertConfig | None,
+    tokenizer: BertTokenizer,
+    devices: Devices,
+    source: keras.Model | None,
+    start_from: str | os.PathLike[str] | None,
+    verbose: int | str,
+) -> keras.Model:
     """Train one phase from where it was, and save it; gives the model."""
     plan = phase.plan
     require_writable(output)
@@ -180,7 +191,16 @@ def _run(phase, output, config, tokenizer, devices, source, start_from, verbose)
     return plain
 
 
-def _train(phase, output, config, tokenizer, devices, done, source, verbose):
+def _train(
+    phase: Phase,
+    output: Path,
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    devices: Devices,
+    done: int,
+    source: keras.Model | None,
+    verbose: int | str,
+) -> keras.Model:
     """Train the model of a phase, or one after the other where it grows; gives the last, in training form."""
     plan, counts = phase.plan, token_counts(phase.examples, tokenizer)
     notices = [WarnOnPlateau(counts, plan, config, from_nothing=source is None)]
@@ -202,7 +222,18 @@ def _train(phase, output, config, tokenizer, devices, done, source, verbose):
     return model
 
 
-def _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices):
+def _fit(
+    model: keras.Model,
+    phase: Phase,
+    output: Path,
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    devices: Devices,
+    done: int,
+    end: int,
+    verbose: int | str,
+    notices: Sequence[keras.callbacks.Callback],
+) -> None:
     plan = phase.plan
     batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan, devices=devices)
     shard = "none" if plan.service else "data"  # a service has shared the examples out already
@@ -235,7 +266,11 @@ def _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, n
 
 
 def compiled_model(
-    examples: str | os.PathLike, config: BertConfig, plan: PretrainingPlan, devices: Devices, counts: Sequence[int]
+    examples: str | os.PathLike[str],
+    config: BertConfig,
+    plan: PretrainingPlan,
+    devices: Devices,
+    counts: Sequence[int] | np.ndarray,
 ) -> keras.Model:
     """The model of a run, ready for `fit`; to be called in the scope of its devices.
 
@@ -276,19 +311,19 @@ def plain_model(model: keras.Model, config: BertConfig) -> keras.Model:
     return plain
 
 
-def _start_from(source, model):
+def _start_from(source: keras.Model, model: keras.Model) -> None:
     if missing := copy_weights(source, model, allow_missing=True):
         warnings.warn(f"The model to start from has no {', '.join(missing)}: these begin at random.", stacklevel=3)
 
 
-def _load_source(start_from):
+def _load_source(start_from: str | os.PathLike[str] | None) -> keras.Model | None:
     return None if start_from is None else load_model(start_from)[0]
 
 
 # === Checks and records ===
 
 
-def _check_sizes(config, source, tokenizer):
+def _check_sizes(config: BertConfig | None, source: keras.Model | None, tokenizer: BertTokenizer) -> BertConfig:
     if config is None and source is None:
         raise ValueError("config=None: expected a BertConfig, or a model to start_from.")
     config = encoder_config(source) if config is None else config
@@ -306,7 +341,7 @@ def _check_sizes(config, source, tokenizer):
     return config
 
 
-def _check_corpus(examples, tokenizer):
+def _check_corpus(examples: str | os.PathLike[str], tokenizer: BertTokenizer) -> None:
     manifest = load_manifest(os.fspath(examples))
     if manifest.tokens < tokenizer.vocabulary_size:
         raise ValueError(
@@ -316,7 +351,7 @@ def _check_corpus(examples, tokenizer):
         )
 
 
-def _check_place(done, plan, output):
+def _check_place(done: int, plan: PretrainingPlan, output: Path) -> None:
     if done % plan.save_every:
         raise ValueError(
             f"{output} has the state of step {done}, no multiple of save_every={plan.save_every}; go on with a number "
@@ -324,7 +359,9 @@ def _check_place(done, plan, output):
         )
 
 
-def _describe(phase, config, devices: Devices, start_from):
+def _describe(
+    phase: Phase, config: BertConfig, devices: Devices, start_from: str | os.PathLike[str] | None
+) -> dict[str, Any]:
     manifest = load_manifest(os.fspath(phase.examples))
     return {
         "plan": asdict(phase.plan),

@@ -5,7 +5,7 @@ import secrets
 from pathlib import Path
 
 
-def write_whole(path: str | os.PathLike, content: str | bytes) -> Path:
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> Path:
     """Write a file under a temporary name and rename it when all of it is on the disk.
 
     Missing parent directories are created.
@@ -30,7 +30,7 @@ def write_whole(path: str | os.PathLike, content: str | bytes) -> Path:
     return path
 
 
-def sync(path: str | os.PathLike) -> None:
+def sync(path: str | os.PathLike[str]) -> None:
     """Wait until a file or directory is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

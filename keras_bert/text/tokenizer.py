@@ -43,7 +43,7 @@ class BertTokenizer:
 
     def __init__(
         self,
-        vocabulary: Iterable[str] | str | os.PathLike,
+        vocabulary: Iterable[str] | str | os.PathLike[str],
         *,
         lowercase: bool = True,
         strip_accents: bool | None = None,
@@ -225,7 +225,7 @@ class BertTokenizer:
         """The id of the unknown token."""
         return self._ids[self.unknown_token]
 
-    def save_vocabulary(self, path: str | os.PathLike) -> None:
+    def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
         """Write a `vocab.txt` atomically.
 
         ```python
@@ -236,7 +236,7 @@ class BertTokenizer:
 
     # === Config ===
 
-    def get_config(self) -> dict:
+    def get_config(self) -> dict[str, Any]:
         """Return the arguments that create this tokenizer, ready for JSON."""
         return {
             "vocabulary": self.vocabulary,
@@ -247,7 +247,7 @@ class BertTokenizer:
         }
 
     @classmethod
-    def from_config(cls, config: dict) -> "BertTokenizer":
+    def from_config(cls, config: dict[str, Any]) -> "BertTokenizer":
         """Create a tokenizer from the result of `get_config()`."""
         return cls(**config)
 

@@ -26,7 +26,7 @@ _BLOCK_CHARACTERS = 1 << 16
 # === Files ===
 
 
-def read_vocabulary(path: str | os.PathLike) -> list[str]:
+def read_vocabulary(path: str | os.PathLike[str]) -> list[str]:
     """Read a `vocab.txt`: one token per line, in the order of the ids.
 
     ```python
@@ -48,7 +48,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     return [line.removesuffix("\r") for line in lines] if text else []
 
 
-def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike) -> None:
+def write_vocabulary(tokens: Iterable[str], path: str | os.PathLike[str]) -> None:
     """Write a `vocab.txt` atomically.
 
     ```python
@@ -91,7 +91,7 @@ def single_characters(vocabulary: Sequence[str], counts: Iterable[int]) -> set[s
 
 
 def learn_vocabulary(
-    files: str | os.PathLike | Iterable[str | os.PathLike],
+    files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     size: int,
     *,
     lowercase: bool = True,
@@ -189,7 +189,7 @@ def _train(
     return sorted(ids, key=lambda token: ids[token])
 
 
-def _find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
+def _find_files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
     patterns = [files] if isinstance(files, str | os.PathLike) else list(files)
     found: dict[str, None] = {}  # a set that keeps the order
     for pattern in [os.fspath(pattern) for pattern in patterns]:

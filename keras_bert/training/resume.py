@@ -41,7 +41,7 @@ class SaveState(keras.callbacks.Callback):
         ```
     """
 
-    def __init__(self, directory: str | os.PathLike, *, keep: int = 2, steps_per_epoch: int | None = None):
+    def __init__(self, directory: str | os.PathLike[str], *, keep: int = 2, steps_per_epoch: int | None = None):
         super().__init__()
         if keep < 1:
             raise ValueError(f"keep={keep}: expected at least one state to keep.")
@@ -55,7 +55,7 @@ class SaveState(keras.callbacks.Callback):
         save_state(self.model, self.directory, keep=self.keep, step=step)
 
 
-def require_writable(directory: str | os.PathLike) -> None:
+def require_writable(directory: str | os.PathLike[str]) -> None:
     """Raise an error if nothing can be written to a directory, before hours of training are lost."""
     directory = Path(directory)
     try:
@@ -67,7 +67,9 @@ def require_writable(directory: str | os.PathLike) -> None:
         raise OSError(f"{directory} cannot be written ({error}); choose another directory.") from error
 
 
-def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 2, step: int | None = None) -> Path:
+def save_state(
+    model: keras.Model, directory: str | os.PathLike[str], *, keep: int = 2, step: int | None = None
+) -> Path:
     """Write the state of a model in training, keep the newest `keep` states, and return the directory of this one.
 
     The new state is complete on the disk before an old one is deleted, so a full disk leaves the last good one. `step`
@@ -100,7 +102,7 @@ def save_state(model: keras.Model, directory: str | os.PathLike, *, keep: int = 
     return final
 
 
-def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
+def restore_state(model: keras.Model, directory: str | os.PathLike[str]) -> int:
     """Load the newest saved state into a compiled model and return its step, 0 if nothing was saved yet."""
     states = _states(Path(directory))
     if not states:
@@ -126,7 +128,7 @@ def restore_state(model: keras.Model, directory: str | os.PathLike) -> int:
     return int(states[-1].name.removeprefix("step-"))
 
 
-def newest_step(directory: str | os.PathLike) -> int:
+def newest_step(directory: str | os.PathLike[str]) -> int:
     """The step of the newest saved state, 0 where there is none yet."""
     states = _states(Path(directory))
     return int(states[-1].name.removeprefix("step-")) if states else 0

@@ -72,7 +72,7 @@ class RelationDistance(keras.losses.Loss):
         ]
         return self.weight * sum(terms) / len(terms)
 
-    def _relations(self, vectors: Any, apart: Any) -> list:
+    def _relations(self, vectors: Any, apart: Any) -> list[Any]:
         """The logarithms of the relations, each `[B, heads, T, T]`."""
         parts = [self._split(part) for part in ops.split(vectors, self.vectors, axis=-1)]
         pairs = [(parts[0], parts[1])] if self.cross else [(part, part) for part in parts]

@@ -5,6 +5,7 @@ difference of the function's values ("completeness"). Gradients come from the ba
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,7 +16,12 @@ _FEWEST, _MOST = 16, 1024
 
 
 def integrate_gradients(
-    function: Callable, vectors: np.ndarray, baseline: np.ndarray, *, steps: int | None = None, tolerance: float = 0.01
+    function: Callable[[Any], Any],
+    vectors: np.ndarray,
+    baseline: np.ndarray,
+    *,
+    steps: int | None = None,
+    tolerance: float = 0.01,
 ) -> tuple[np.ndarray, float, float, int]:
     """Compute what each token adds to `function(vectors) − function(baseline)`.
 
@@ -48,7 +54,7 @@ def integrate_gradients(
         count *= 2
 
 
-def _integrate(function: Callable, vectors: np.ndarray, baseline: np.ndarray, count: int) -> np.ndarray:
+def _integrate(function: Callable[[Any], Any], vectors: np.ndarray, baseline: np.ndarray, count: int) -> np.ndarray:
     points, weights = np.polynomial.legendre.leggauss(count)
     points, weights = (points + 1) / 2, weights / 2  # from 0 to 1 instead of −1 to 1
     total = np.zeros(vectors.shape, "float64")
@@ -59,7 +65,7 @@ def _integrate(function: Callable, vectors: np.ndarray, baseline: np.ndarray, co
     return np.sum(total * (vectors - baseline), axis=-1)
 
 
-def input_gradients(function: Callable, points: np.ndarray) -> np.ndarray:
+def input_gradients(function: Callable[[Any], Any], points: np.ndarray) -> np.ndarray:
     """Compute the gradient of each row's value with respect to that row, `[S, T, E]`, on TensorFlow or JAX."""
     if keras.backend.backend() == "jax":
         import jax

@@ -60,7 +60,7 @@ class View(ABC):
         under = f'<p class="under">{escape(self.subtitle)}</p>' if self.subtitle else ""
         return f'<div class="kb-view"><style>{_STYLE}</style><h2>{escape(self.title)}</h2>{under}\n{self._body()}</div>'
 
-    def save(self, path: str | os.PathLike) -> Path:
+    def save(self, path: str | os.PathLike[str]) -> Path:
         """Write `….html` or `….png` (extra `plots`) and return the path. The file is written completely or not at all.
 
         Example:

@@ -125,7 +125,7 @@ def test_pretrain_within_a_budget(tmp_path, capsys, monkeypatch):
     assert "The budget of 300 s is too short" in capsys.readouterr().err
 
 
-def test_pretrain_refuses_bad_flags(tmp_path, capsys):
+def test_pretrain_refuses_bad_flags(directory, tmp_path, capsys):
     corpus, out = write_corpus(tmp_path / "corpus.txt", 60, seed=0), tmp_path / "out"
 
     def fails(*flags, output=out):
@@ -141,6 +141,8 @@ def test_pretrain_refuses_bad_flags(tmp_path, capsys):
     assert "steps=7 must be a multiple of save_every=2" in fails("--steps", 7, "--save-every", 2)
     assert "batch_size=32 must be a multiple of accumulation=3" in fails("--accumulation", 3)
     assert "a model has its own vocabulary" in fails("--start-from", "x", "--vocabulary", "vocab.txt")
+    without = shutil.copytree(directory, tmp_path / "without", ignore=shutil.ignore_patterns("vocab.txt", "tokenizer*"))
+    assert "without has no vocabulary; expected a model directory with one" in fails("--start-from", without)
     assert "cannot be written" in fails(output=corpus / "out")
     assert not list(out.glob("examples*"))  # all that was found before the work began
 

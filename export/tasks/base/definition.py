@@ -25,8 +25,10 @@ PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{method}" for method in ("pre
 # The forms of a request's row, with the names of their inputs.
 FORMS = {"texts": ("text",), "pairs": ("text", "pair"), "questions": ("question", "context")}
 
+ServeFunction = Callable[..., dict[str, Any]]  # gives tensors by name
 
-def _same_answers(task: Any, outputs: dict) -> dict:
+
+def _same_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     return dict(outputs)
 
 
@@ -59,14 +61,14 @@ class ServedTask:
         notes: Sentences for the users of the server.
     """
 
-    answers: Callable[[Any, dict], dict] = _same_answers
-    ranking: Callable[[Any], tuple[str, str, Callable]] | None = None
+    answers: Callable[[Any, dict[str, Any]], dict[str, Any]] = _same_answers
+    ranking: Callable[[Any], tuple[str, str, Callable[[dict[str, Any]], dict[str, Any]]]] | None = None
     forms: tuple[str, ...] = ("texts",)
-    serve: Callable[..., dict] | None = None
-    expected: Callable[..., dict] | None = None
+    serve: ServeFunction | None = None
+    expected: ServeFunction | None = None
     rows: Callable[[Any], list[tuple[str, ...]]] = _one_row
-    serve_ids: Callable[[Any, dict], dict] | None = None
-    variants: Callable[[Any], dict[str, tuple[Callable, Callable]]] | None = None
+    serve_ids: Callable[[Any, dict[str, Any]], dict[str, Any]] | None = None
+    variants: Callable[[Any], dict[str, tuple[ServeFunction, ServeFunction]]] | None = None
     longest: Callable[[Any], int] = lambda task: task.sequence_length
     labelled: str = "probabilities"
     notes: tuple[str, ...] = ()
@@ -91,11 +93,11 @@ class GuideInput:
 # === The task ===
 
 
-def _same_tensors(task: Any) -> dict:
+def _same_tensors(task: Any) -> dict[str, Any]:
     return dict(task.model.output)
 
 
-def _same_outputs(task: Any, outputs: dict, tokenized: TokenizedTexts) -> dict:
+def _same_outputs(task: Any, outputs: dict[str, np.ndarray], tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
     return outputs
 
 
@@ -103,7 +105,7 @@ def _default_metric(task: Any, data: Any) -> str:
     return task.default_metric
 
 
-def _own_score(task: Any, outputs: dict, data: Any, metric: str) -> float:
+def _own_score(task: Any, outputs: dict[str, np.ndarray], data: Any, metric: str) -> float:
     return task.score(outputs, data, metric).value
 
 
@@ -159,20 +161,20 @@ class ExportedTask:
     reader: type[Reader]
 
     # === The file ===
-    in_graph: Callable[["Task"], dict] = _same_tensors
-    from_task: Callable[["Task", dict, TokenizedTexts], dict] = _same_outputs
-    to_task: Callable[["Task", dict, TokenizedTexts], dict] = _same_outputs
+    in_graph: Callable[["Task"], dict[str, Any]] = _same_tensors
+    from_task: Callable[["Task", dict[str, np.ndarray], TokenizedTexts], dict[str, np.ndarray]] = _same_outputs
+    to_task: Callable[["Task", dict[str, np.ndarray], TokenizedTexts], dict[str, np.ndarray]] = _same_outputs
     length: int = 128
     counted: Callable[[TokenizedTexts], np.ndarray] | None = None
     metric: Callable[["Task", Any], str] = _default_metric
-    score: Callable[["Task", dict, Any, str], float] = _own_score
+    score: Callable[["Task", dict[str, np.ndarray], Any, str], float] = _own_score
     class_output: str | None = None
     writes: bool = False
     output_notes: Mapping[str, str] = field(default_factory=dict)
 
     # === Data ===
     read_examples: Callable[..., Examples] = read_texts
-    label_texts: Callable[[Any, list], tuple[Any, Any]] | None = None
+    label_texts: Callable[[Any, list[Any]], tuple[Any, Any]] | None = None
 
     # === Servers and guides ===
     served: ServedTask | None = None

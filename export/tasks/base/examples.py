@@ -29,7 +29,7 @@ class Examples:
             part of it; `None` where there are no labels.
     """
 
-    inputs: list
+    inputs: list[Any]
     labelled: Any = None
 
 

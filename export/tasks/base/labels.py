@@ -9,7 +9,7 @@ from export.tasks.base.reader import check_width
 from keras_bert.decoding import Label, inverse_sigmoid, mean_by_owner, sigmoid, softmax, sort_labels
 
 # MediaPipe and the Task Library show the scores of the file, so the activation is in the graph.
-_ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
+_ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "single_label": (softmax, np.log),
     "multi_label": (sigmoid, inverse_sigmoid),
 }
@@ -18,7 +18,7 @@ _ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
 # === Outputs of the file ===
 
 
-def probability_tensors(task: Any, output: str, kind: str = "single_label") -> dict:
+def probability_tensors(task: Any, output: str, kind: str = "single_label") -> dict[str, Any]:
     """Build the Keras tensor `probabilities` from one of the model's outputs.
 
     Args:
@@ -66,7 +66,7 @@ def ranked_labels(probabilities: np.ndarray, labels: Sequence[str], owners: np.n
     return [sort_labels(row, labels) for row in softmax(logits)]
 
 
-def share_of_same_labels(answers: list, others: list, *, count: int | None = 1) -> float:
+def share_of_same_labels(answers: list[Any], others: list[Any], *, count: int | None = 1) -> float:
     """The share of texts with the same best label, or with all labels the same if `count=None`."""
     names = [[{label.name for label in answer[:count]} for answer in part] for part in (answers, others)]
     return float(np.mean([ours == theirs for ours, theirs in zip(*names, strict=True)]))

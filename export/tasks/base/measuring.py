@@ -21,7 +21,7 @@ from keras_bert.tasks.base.training_method import TrainingMethod
 
 
 def prepare(
-    task: Task, x: Any, y: Any = None, *, columns: dict | None = None, examples: int | None = None
+    task: Task, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None, examples: int | None = None
 ) -> tuple[Task, PreparedData]:
     """Make a copy of the task (with the same model) for labelled data, and prepare the data.
 
@@ -48,7 +48,7 @@ def prepare(
 
 def training_step(
     task: Task, data: PreparedData, *, batch_size: int = 32, method: TrainingMethod | None = None
-) -> tuple[keras.Model, tf.data.Dataset, Callable]:
+) -> tuple[keras.Model, tf.data.Dataset, Callable[[dict[str, Any], dict[str, Any], Any], tuple[Any, Any]]]:
     """Build the training model (without dropout), its batches, and a function from a batch's outputs to its loss.
 
     The loss is a sum over texts or tokens, so that the losses of batches can be added up.
@@ -66,7 +66,7 @@ def training_step(
             sample_weights=np.ones(len(data.tokenized), np.float32) if data.weights is None else data.weights,
         )
 
-    def summed(outputs: dict, labels: dict, weights: Any) -> tuple[Any, Any]:
+    def summed(outputs: dict[str, Any], labels: dict[str, Any], weights: Any) -> tuple[Any, Any]:
         total, count = 0.0, 0.0
         for name, loss in losses.items():
             weight = weights[name] if isinstance(weights, dict) else weights
@@ -88,7 +88,7 @@ def measure(task: Task, data: PreparedData, metric: str) -> tuple[float, float]:
     model, batches, summed = training_step(task, data)
 
     @tf.function(input_signature=batches.element_spec, autograph=False)
-    def step(inputs: dict, labels: dict, weights: Any) -> tuple[Any, Any]:
+    def step(inputs: dict[str, Any], labels: dict[str, Any], weights: Any) -> tuple[Any, Any]:
         return summed(model(inputs, training=False), labels, weights)
 
     total, count = np.sum([[float(value) for value in step(*batch)] for batch in batches], axis=0)

@@ -67,7 +67,7 @@ class Reader(ABC):
     def check(self) -> None:  # noqa: B027  not every task needs one
         """Raise an error if labels, kind and settings do not go together. Each setting is checked already."""
 
-    def prepare(self, inputs: list) -> PreparedData:
+    def prepare(self, inputs: list[Any]) -> PreparedData:
         """Turn inputs into rows of at most `sequence_length` tokens, with the input that each row is of.
 
         By default texts, or pairs of texts, cut or in windows as the task's `long_texts` says.
@@ -76,7 +76,7 @@ class Reader(ABC):
         return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
     @abstractmethod
-    def answers(self, outputs: dict[str, np.ndarray], data: Any, inputs: list, **options: Any) -> list:
+    def answers(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any], **options: Any) -> list[Any]:
         """Give the answer to each input from the outputs of its rows.
 
         Args:
@@ -86,7 +86,7 @@ class Reader(ABC):
             options: The options of the task's `predict`.
         """
 
-    def agreement(self, answers: list, others: list) -> float:
+    def agreement(self, answers: list[Any], others: list[Any]) -> float:
         """The share of answers that are the same, or what `agreement_of` says. By default those that are equal."""
         return float(np.mean([bool(ours == theirs) for ours, theirs in zip(answers, others, strict=True)]))
 
@@ -95,7 +95,7 @@ class Reader(ABC):
         """What `agreement` measures: `"same answers"`, `"mean cosine"` or `"correlation"`."""
         return "same answers"
 
-    def inputs(self, *given: Any) -> tuple[list, bool]:
+    def inputs(self, *given: Any) -> tuple[list[Any], bool]:
         """Turn the arguments of a call into a list of inputs, and say whether it was one input."""
         (texts,) = given
         return ([texts], True) if isinstance(texts, str) else (list(texts), False)
@@ -114,7 +114,7 @@ class Reader(ABC):
 # === Shared by tasks ===
 
 
-def check_texts(texts: Sequence) -> None:
+def check_texts(texts: Sequence[Any]) -> None:
     """Raise an error if something is not a string.
 
     Example:
@@ -127,7 +127,7 @@ def check_texts(texts: Sequence) -> None:
             )
 
 
-def split_pairs(texts: Sequence) -> tuple[list[str], list[str] | None]:
+def split_pairs(texts: Sequence[Any]) -> tuple[list[str], list[str] | None]:
     """Split pairs into two lists, or give the texts; raise an error for anything else, or a mixture.
 
     Example:

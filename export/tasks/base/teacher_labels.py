@@ -12,7 +12,7 @@ from export.tasks.base.registry import find_export
 from keras_bert.tasks.base.task import Task
 
 
-def label_texts(teacher: Task, x: Any, y: Any = None, **columns: Any) -> tuple[Any, Any, dict]:
+def label_texts(teacher: Task, x: Any, y: Any = None, **columns: Any) -> tuple[Any, Any, dict[str, Any]]:
     """Give labelled data as it is; label other data with the teacher's answers.
 
     Args:

@@ -8,6 +8,7 @@ import numpy as np
 from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader, check_texts
 from export.tasks.base.settings import FLAG, NUMBER, check_settings, list_of, one_of
+from keras_bert.decoding.entities import Entity
 from keras_bert.decoding.tags import OUTSIDE, SCHEMES, split_tag, transition_scores
 from keras_bert.text.words import SPLITTINGS, locate_words
 
@@ -21,14 +22,14 @@ TAG_SETTINGS = {
 }
 
 
-def locate_inputs(inputs: list, splitting: str) -> list[tuple[str, list]]:
+def locate_inputs(inputs: list[Any], splitting: str) -> list[tuple[str, list[tuple[str, int, int]]]]:
     """Find the words of texts, or of lists of words; raise an error for anything else."""
     for text in inputs:
         check_texts([text] if isinstance(text, str) or not isinstance(text, Sequence) else text)
     return [locate_words(text, "words" if splitting == "auto" else splitting) for text in inputs]
 
 
-def tag_scores(tags: Sequence[str] | None, settings: dict) -> np.ndarray:
+def tag_scores(tags: Sequence[str] | None, settings: dict[str, Any]) -> np.ndarray:
     """Build the transition scores for decoding from a file's tags and settings, and check that they go together.
 
     Example:
@@ -47,7 +48,7 @@ def tag_scores(tags: Sequence[str] | None, settings: dict) -> np.ndarray:
     )
 
 
-def same_entities(ours: Sequence, theirs: Sequence) -> bool:
+def same_entities(ours: Sequence[Entity], theirs: Sequence[Entity]) -> bool:
     """Whether both have the same entities at the same places."""
     places = [{(one.label, one.start, one.end) for one in part} for part in (ours, theirs)]
     return places[0] == places[1]
@@ -69,7 +70,7 @@ def _is_text(item: Any) -> bool:
     return isinstance(item, str) or (isinstance(item, list | tuple) and all(isinstance(word, str) for word in item))
 
 
-def entity_labels(text: str | Sequence[str], entities: Sequence) -> list:
+def entity_labels(text: str | Sequence[str], entities: Sequence[Entity]) -> list[Any]:
     """Turn entities into labels of a string; of a list of words into tags, because it has no places."""
     if isinstance(text, str):
         return [(entity.start, entity.end, entity.label) for entity in entities]
@@ -90,7 +91,7 @@ TAG_NOTES = (
 )
 
 
-def served_tags(outputs: dict, tags: Sequence[str]) -> dict:
+def served_tags(outputs: dict[str, Any], tags: Sequence[str]) -> dict[str, Any]:
     """The likeliest tag of each token, with the logits."""
     import tensorflow as tf
 

@@ -7,15 +7,22 @@ go in the output directory; the work is done in `keras_bert.pretraining`.
 import argparse
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.cli.output import add_command
+
+if TYPE_CHECKING:
+    from keras_bert.model.config import BertConfig
+    from keras_bert.pretraining.plan import Phase, PretrainingPlan
+    from keras_bert.pretraining.teacher.plan import Teacher
+    from keras_bert.text.tokenizer import BertTokenizer
 
 _TEACHER_LOSSES = ("hidden", "sentence", "relations", "mlm")
 INITIAL = ("neighbours", "random")
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
 
 
-def add(commands) -> None:
+def add(commands: Any) -> None:
     """The command and its arguments."""
     command = add_command(commands, "pretrain", run, example="corpus/*.txt.gz my-bert/ --size mini --steps 10000")
     command.add_argument("files", nargs="+", help="text files, a blank line between documents; .gz, .jsonl; globs work")
@@ -26,7 +33,7 @@ def add(commands) -> None:
     _add_machine_arguments(command.add_argument_group("machine"))
 
 
-def _add_model_arguments(group):
+def _add_model_arguments(group: Any) -> None:
     group.add_argument("--size", choices=SIZES, default="mini", help="default: %(default)s")
     group.add_argument("--vocabulary", type=Path, help="a vocab.txt; without it one is learned from the files")
     group.add_argument(
@@ -35,7 +42,7 @@ def _add_model_arguments(group):
     group.add_argument("--start-from", metavar="MODEL", help="go on from this model, with its size and vocabulary")
 
 
-def _add_training_arguments(group):
+def _add_training_arguments(group: Any) -> None:
     length = group.add_mutually_exclusive_group()
     length.add_argument("--steps", type=int, help="default: 10000")
     length.add_argument(
@@ -94,7 +101,7 @@ def _add_training_arguments(group):
     group.add_argument("--seed", type=int, default=0)
 
 
-def _add_teacher_arguments(group):
+def _add_teacher_arguments(group: Any) -> None:
     group.add_argument("--teacher", metavar="MODEL", help="learn from this model's hidden states, on the same text")
     group.add_argument(
         "--teacher-losses",
@@ -110,7 +117,7 @@ def _add_teacher_arguments(group):
     group.add_argument("--teacher-device", metavar="DEVICE", help="where the teacher runs, such as gpu:1")
 
 
-def _add_machine_arguments(group):
+def _add_machine_arguments(group: Any) -> None:
     group.add_argument(
         "--save-every", type=int, help="steps between states (default: 500; with --budget up to 20 states in all)"
     )
@@ -120,7 +127,7 @@ def _add_machine_arguments(group):
     group.add_argument("--service", metavar="ADDRESS", help="a tf.data service that reads, for several machines")
 
 
-def run(arguments) -> dict:
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """A BERT of one's own, from text files; started again, it goes on where it was."""
     from keras_bert.pretraining.run import pretrain, pretrain_in_phases
     from keras_bert.system.allocator import keep_freed_memory
@@ -150,18 +157,20 @@ def run(arguments) -> dict:
     return {**{name: round(values[-1], 4) for name, values in history.items()}, **_places(output, several)}
 
 
-def _steps(arguments):
+def _steps(arguments: argparse.Namespace) -> int:
     """Those of the plan; with a budget they are decided when the step is measured."""
     if arguments.budget is not None:
         return _save_every(arguments)
     return 10_000 if arguments.steps is None else arguments.steps
 
 
-def _save_every(arguments):
+def _save_every(arguments: argparse.Namespace) -> int:
     return 500 if arguments.save_every is None else arguments.save_every
 
 
-def _fit_to_budget(arguments, phase, config, tokenizer, spent):
+def _fit_to_budget(
+    arguments: argparse.Namespace, phase: "Phase", config: "BertConfig | None", tokenizer: "BertTokenizer", spent: float
+) -> "Phase":
     from keras_bert.pretraining.budget import fit_to_budget
 
     return fit_to_budget(
@@ -177,7 +186,7 @@ def _fit_to_budget(arguments, phase, config, tokenizer, spent):
     )
 
 
-def _plan(arguments, steps, batch_size):
+def _plan(arguments: argparse.Namespace, steps: int, batch_size: int) -> "PretrainingPlan":
     from keras_bert.pretraining.plan import PretrainingPlan
 
     return PretrainingPlan(
@@ -205,7 +214,7 @@ def _plan(arguments, steps, batch_size):
     )
 
 
-def _tokenizer_and_config(arguments, longest):
+def _tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple[BertTokenizer, BertConfig | None]":
     """From the model to start from, from a given vocabulary, or from one that is learned now."""
     from keras_bert.checkpoint import load_tokenizer
     from keras_bert.model.config import BertConfig
@@ -215,7 +224,12 @@ def _tokenizer_and_config(arguments, longest):
     if arguments.start_from is not None:
         if arguments.vocabulary is not None:
             raise ValueError("--vocabulary and --start-from: a model has its own vocabulary; leave out one of the two.")
-        return load_tokenizer(arguments.start_from), None
+        tokenizer = load_tokenizer(arguments.start_from)
+        if tokenizer is None:
+            raise ValueError(
+                f"--start-from {arguments.start_from} has no vocabulary; expected a model directory with one."
+            )
+        return tokenizer, None
     if arguments.teacher is not None:
         return _student_tokenizer_and_config(arguments, longest)
     vocabulary = arguments.vocabulary
@@ -229,7 +243,7 @@ def _tokenizer_and_config(arguments, longest):
     return tokenizer, BertConfig.preset(arguments.size, **sizes)
 
 
-def _teacher(arguments):
+def _teacher(arguments: argparse.Namespace) -> "Teacher | None":
     if arguments.teacher is None:
         return None
     from keras_bert.pretraining.teacher.plan import Teacher
@@ -251,7 +265,7 @@ def _teacher(arguments):
     )
 
 
-def _student_tokenizer_and_config(arguments, longest):
+def _student_tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple[BertTokenizer, BertConfig]":
     """The teacher's vocabulary, as it is or trimmed, or a given one, read by the teacher's rules."""
     from keras_bert.checkpoint import load_tokenizer
     from keras_bert.checkpoint.hub import find_directory
@@ -277,7 +291,7 @@ def _student_tokenizer_and_config(arguments, longest):
     return tokenizer, BertConfig.preset(arguments.size, pooling=pooling, **sizes)
 
 
-def _phase(arguments, tokenizer, length, plan):
+def _phase(arguments: argparse.Namespace, tokenizer: "BertTokenizer", length: int, plan: "PretrainingPlan") -> "Phase":
     """The examples of one length, made where they are not there yet."""
     from keras_bert.pretraining.corpus.writing import write_examples
     from keras_bert.pretraining.plan import Phase
@@ -294,7 +308,7 @@ def _phase(arguments, tokenizer, length, plan):
     return Phase(examples=examples, plan=plan, validation=validation)
 
 
-def _places(output, several):
+def _places(output: Path, several: bool) -> dict[str, str]:
     """Where everything is, to print at the end."""
     from keras_bert.pretraining.report import write_report
 
@@ -311,7 +325,7 @@ def _places(output, several):
     }
 
 
-def _read_budget(text):
+def _read_budget(text: str) -> float:
     from keras_bert.system.durations import parse_duration
 
     try:
@@ -320,7 +334,7 @@ def _read_budget(text):
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _read_growth(text):
+def _read_growth(text: str) -> tuple[tuple[int, int], ...]:
     """`1:1000,2:3000` → `((1, 1000), (2, 3000))`."""
     pairs = [part.split(":") for part in text.split(",")]
     if not all(len(pair) == 2 and all(number.isascii() and number.isdigit() for number in pair) for pair in pairs):
@@ -328,7 +342,7 @@ def _read_growth(text):
     return tuple((int(blocks), int(step)) for blocks, step in pairs)
 
 
-def _read_phases(text):
+def _read_phases(text: str) -> list[tuple[int, int, int | None]]:
     """`128:9000,512:1000:8` → `[(128, 9000, None), (512, 1000, 8)]`."""
     phases = []
     for part in text.split(","):
@@ -340,7 +354,7 @@ def _read_phases(text):
     return phases
 
 
-def _read_weights(text):
+def _read_weights(text: str) -> dict[str, float]:
     """`hidden=1,relations=0.5` → `{"hidden": 1.0, "relations": 0.5}`."""
     weights = {}
     for part in text.split(","):

@@ -38,8 +38,8 @@ from keras_bert.pretraining.corpus.writing import as_tokenizer, warn_of_losses
 
 
 def write_examples_with_beam(
-    files: str | os.PathLike | Iterable[str | os.PathLike],
-    output_directory: str | os.PathLike,
+    files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    output_directory: str | os.PathLike[str],
     tokenizer: Any,
     *,
     options: PipelineOptions | None = None,

@@ -47,7 +47,7 @@ class Block:
 # === Files ===
 
 
-def find_files(files: str | os.PathLike | Iterable[str | os.PathLike]) -> list[str]:
+def find_files(files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[str]:
     """Find files by paths and patterns; each is listed once, those of a pattern in sorted order.
 
     ```python

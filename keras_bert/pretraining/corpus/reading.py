@@ -22,7 +22,7 @@ _PARSED_AT_ONCE = 256
 
 
 def read_examples(
-    directory: str | os.PathLike,
+    directory: str | os.PathLike[str],
     *,
     batch_size: int | None = None,
     tokenizer: Any = None,
@@ -110,7 +110,11 @@ def parse_examples(records: tf.Tensor) -> dict[str, Any]:
 
 
 def check_shards(
-    directory: str | os.PathLike, *, tokenizer: Any = None, verify: bool = False, expected: dict[str, Any] | None = None
+    directory: str | os.PathLike[str],
+    *,
+    tokenizer: Any = None,
+    verify: bool = False,
+    expected: dict[str, Any] | None = None,
 ) -> list[str]:
     """Check that the shards of a directory are complete and made as expected; return their paths.
 

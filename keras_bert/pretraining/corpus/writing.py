@@ -41,8 +41,8 @@ _PROGRESS = ".progress"  # of an unfinished run: its description, and a report f
 
 
 def write_examples(
-    files: str | os.PathLike | Iterable[str | os.PathLike],
-    output_directory: str | os.PathLike,
+    files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    output_directory: str | os.PathLike[str],
     tokenizer: Any,
     *,
     sequence_length: int = 128,

@@ -64,7 +64,7 @@ class StudentBatches:
 
     def __init__(
         self,
-        examples: str | os.PathLike,
+        examples: str | os.PathLike[str],
         tokenizer: BertTokenizer,
         plan: PretrainingPlan,
         teacher: Teacher,

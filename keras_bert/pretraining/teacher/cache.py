@@ -49,7 +49,7 @@ class TeacherCache:
 
     def __init__(
         self,
-        directory: str | os.PathLike,
+        directory: str | os.PathLike[str],
         outputs: TeacherOutputs,
         rows_from: RowSource,
         description: dict[str, Any],
@@ -179,7 +179,7 @@ def split_rows(vectors: dict[str, np.ndarray], counts: np.ndarray, length: int) 
     return {name: _pad(np.split(values, ends), length) for name, values in vectors.items()}
 
 
-def hash_text(path: str | os.PathLike) -> str:
+def hash_text(path: str | os.PathLike[str]) -> str:
     """The sha256 of a file, such as the manifest of examples, which names the digests of all shards."""
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 

@@ -179,5 +179,5 @@ def _layer(encoder: keras.Model, name: str) -> Any:
     return encoder.output["hidden_states"][int(layer)] if kind == "hidden" else attention_vectors(encoder, int(layer))
 
 
-def _device(name: str | None) -> AbstractContextManager:
+def _device(name: str | None) -> AbstractContextManager[Any]:
     return contextlib.nullcontext() if name is None else keras.device(name)

@@ -55,7 +55,7 @@ class Teacher:
         0.0
     """
 
-    model: str | os.PathLike
+    model: str | os.PathLike[str]
     hidden: float = 1.0
     sentence: float | None = None
     relations: float = 0.0

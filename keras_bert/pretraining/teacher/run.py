@@ -60,15 +60,15 @@ _TOKEN_VECTORS = "token_vectors.npy"
 
 
 def pretrain_with_teacher(
-    examples: str | os.PathLike,
-    output: str | os.PathLike,
+    examples: str | os.PathLike[str],
+    output: str | os.PathLike[str],
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     plan: PretrainingPlan,
     teacher: Teacher,
     *,
-    validation: str | os.PathLike | None = None,
-    start_from: str | os.PathLike | None = None,
+    validation: str | os.PathLike[str] | None = None,
+    start_from: str | os.PathLike[str] | None = None,
     verbose: int | str = "auto",
 ) -> dict[str, list[float]]:
     """Train a student on raw text by what a teacher makes of it; `pretrain(…, teacher=…)` calls this.
@@ -116,14 +116,14 @@ class _Run:
 
     def __init__(
         self,
-        examples: str | os.PathLike,
+        examples: str | os.PathLike[str],
         output: Path,
         config: BertConfig | None,
         tokenizer: BertTokenizer,
         plan: PretrainingPlan,
         teacher: Teacher,
-        validation: str | os.PathLike | None,
-        start_from: str | os.PathLike | None,
+        validation: str | os.PathLike[str] | None,
+        start_from: str | os.PathLike[str] | None,
         verbose: int | str,
     ) -> None:
         require_writable(output)
@@ -258,7 +258,7 @@ class _Run:
     # === Parts ===
 
     def _open_cache(
-        self, name: str, examples: str | os.PathLike, chunk_rows: int, *, shuffle: bool = True
+        self, name: str, examples: str | os.PathLike[str], chunk_rows: int, *, shuffle: bool = True
     ) -> TeacherCache:
         if self.devices.num_workers > 1:
             name = f"{name}-{self.devices.worker_index}"
@@ -276,7 +276,7 @@ class _Run:
         }
         return TeacherCache(self.output / name, self.outputs, rows_from, description, progress=bool(self.verbose))
 
-    def _rows(self, examples: str | os.PathLike, batch_size: int, *, shuffle: bool = True) -> tf.data.Dataset:
+    def _rows(self, examples: str | os.PathLike[str], batch_size: int, *, shuffle: bool = True) -> tf.data.Dataset:
         return unmasked_rows(examples, self.config, self.tokenizer, self.plan, batch_size, shuffle=shuffle)
 
     def _token_vectors(self) -> np.ndarray | None:
@@ -375,7 +375,7 @@ class _Run:
         )
 
 
-def _row_count(examples: str | os.PathLike, plan: PretrainingPlan) -> int:
+def _row_count(examples: str | os.PathLike[str], plan: PretrainingPlan) -> int:
     manifest = load_manifest(os.fspath(examples))
     return manifest.tokens // manifest.settings.sequence_length if plan.packed else manifest.examples
 

@@ -4,10 +4,11 @@ Takes masked or whole batches with the teacher's vectors as labels, gives a func
 teacher's width are learned with the student and left out of the saved model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_bert.model.pooling import mean_of_tokens
@@ -35,7 +36,9 @@ class WordMeans(keras.layers.Layer):
         member = ops.cast(ops.equal(ops.cast(word_ids, "int32")[:, None, :], numbers), vectors.dtype)  # [B, W, T]
         return ops.matmul(member, vectors) / ops.maximum(ops.sum(member, axis=-1, keepdims=True), 1.0)
 
-    def compute_output_shape(self, vectors_shape: Sequence, word_ids_shape: Sequence) -> tuple:
+    def compute_output_shape(
+        self, vectors_shape: Sequence[int | None], word_ids_shape: Sequence[int | None]
+    ) -> tuple[int | None, ...]:
         return tuple(vectors_shape)
 
 
@@ -49,7 +52,7 @@ def student_model(
     packed: bool = False,
     max_predictions: int = 20,
     negatives: int | None = None,
-    token_counts: Sequence[int] | None = None,
+    token_counts: Sequence[int] | np.ndarray | None = None,
     seed: int | None = None,
     model_class: type[keras.Model] = keras.Model,
 ) -> keras.Model:
@@ -83,7 +86,8 @@ def student_model(
             seed=seed,
         )
         inputs, outputs = dict(heads.input), dict(heads.output)
-    texts, in_units = inputs["padding_mask"], lambda vectors: vectors
+    texts = inputs["padding_mask"]
+    in_units: Callable[[Any], Any] = lambda vectors: vectors  # noqa: E731
     if words:
         word_ids, texts = (keras.Input((None,), dtype="int32", name=name) for name in ("word_ids", "word_texts"))
         inputs |= {"word_ids": word_ids, "word_texts": texts}

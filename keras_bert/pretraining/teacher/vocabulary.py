@@ -20,7 +20,7 @@ _TEXTS_AT_ONCE = 256
 
 def trim_tokenizer(
     tokenizer: BertTokenizer,
-    files: str | os.PathLike | Iterable[str | os.PathLike],
+    files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     size: int | None = None,
     *,
     text_field: str = "text",

@@ -38,7 +38,7 @@ def fit_recipe(
     *,
     metric: str | None = None,
     method: TrainingMethod | None = None,
-    directory: str | os.PathLike | None = None,
+    directory: str | os.PathLike[str] | None = None,
     callbacks: Sequence[keras.callbacks.Callback] = (),
     verbose: int | str = "auto",
 ) -> FinetuneReport:

@@ -4,7 +4,7 @@ Rows that share a sentence or a context stay on one side, and classes keep their
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ def hold_out(rows: Any) -> tuple[Any, Any]:
     return hold_out_classes(rows) if all(hasattr(row, "label") for row in rows) else hold_out_tenth(rows)
 
 
-def hold_out_tenth(rows: Any, key: Callable | None = None, noun: str = "") -> tuple[Any, Any]:
+def hold_out_tenth(rows: Any, key: Callable[[Any], Hashable] | None = None, noun: str = "") -> tuple[Any, Any]:
     """Hold out a random tenth; each side has at least one row.
 
     Args:
@@ -44,7 +44,9 @@ def hold_out_tenth(rows: Any, key: Callable | None = None, noun: str = "") -> tu
     return train, validation
 
 
-def hold_out_classes(rows: Any, key: Callable | None = None, noun: str = "") -> tuple[list, list]:
+def hold_out_classes(
+    rows: Any, key: Callable[[Any], Hashable] | None = None, noun: str = ""
+) -> tuple[list[Any], list[Any]]:
     """Hold out a tenth in which each class has its share; a group counts as its rarest class."""
     from keras_bert.data.labelled_texts import stratified_split
 
@@ -73,12 +75,12 @@ def _check_count(rows: Any) -> None:
         raise ValueError(f"There is {len(rows)} row; expected at least 2, or a --validation file.")
 
 
-def _groups(rows: Any, key: Callable | None, noun: str) -> list[list[Any]]:
+def _groups(rows: Any, key: Callable[[Any], Hashable] | None, noun: str) -> list[list[Any]]:
     """The groups of rows; each row by itself if there are too few groups to hold one out."""
     alone = [[row] for row in rows]
     if key is None:
         return alone
-    groups: dict[Any, list] = {}
+    groups: dict[Any, list[Any]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
     if len(groups) < min(_FEW, len(rows)):

@@ -17,7 +17,7 @@ from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.weights import copy_weights
 
 
-def suited_pooling(directory_or_name: str | os.PathLike) -> str | None:
+def suited_pooling(directory_or_name: str | os.PathLike[str]) -> str | None:
     """Return `"mean"` if the sentence-transformers files of a directory say so; otherwise `None`.
 
     Example:

@@ -35,14 +35,14 @@ class LearnedRanges:
     exceptions: Mapping[str, str]
 
 
-def write_ranges(directory: str | os.PathLike, ranges: LearnedRanges) -> None:
+def write_ranges(directory: str | os.PathLike[str], ranges: LearnedRanges) -> None:
     """Write learned ranges into a directory. The file is written completely or not at all."""
     path = Path(directory).expanduser() / FILE
     about = {"recipe": ranges.recipe, "weights": str(ranges.weights), "exceptions": json.dumps(dict(ranges.exceptions))}
     write_whole(path, save({name: np.ascontiguousarray(array) for name, array in ranges.arrays.items()}, about))
 
 
-def read_ranges(directory: str | os.PathLike) -> LearnedRanges | None:
+def read_ranges(directory: str | os.PathLike[str]) -> LearnedRanges | None:
     """Read what `write_ranges` wrote; `None` if there is nothing.
 
     Example:

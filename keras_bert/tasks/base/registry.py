@@ -39,7 +39,7 @@ ENTRY_POINTS = "keras_bert.tasks"
 _ENTRIES: dict[str, "TaskEntry"] = {}
 
 
-def ask_predict(task: Any, texts: list) -> Sequence:
+def ask_predict(task: Any, texts: list[Any]) -> Sequence[Any]:
     """The answers of `task.predict`, one for each text."""
     return task.predict(texts)
 
@@ -89,7 +89,7 @@ class TaskEntry:
     read: Callable[..., Any] = read_labelled
     make: Callable[[Namespace, Any], Any] | None = None
     hold_out: Callable[[Any], tuple[Any, Any]] = hold_out
-    ask: Callable[[Any, list], Sequence] = ask_predict
+    ask: Callable[[Any, list[Any]], Sequence[Any]] = ask_predict
     plain: Callable[[Any], Any] = plain_answer
     words: Callable[[Any], str] = answer_words
     sequence_length: int | None = 128

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SETTINGS = "keras_bert_task.json"
 
 
-def load_task(directory_or_name: str | os.PathLike) -> "Task":
+def load_task(directory_or_name: str | os.PathLike[str]) -> "Task":
     """Open a saved task of any kind: one of the library's, or one registered with `register_task`.
 
     Example:
@@ -38,7 +38,7 @@ def load_task(directory_or_name: str | os.PathLike) -> "Task":
     return entry.load_class().load(directory)
 
 
-def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
+def read_settings(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """Read the settings that `Task.save` wrote."""
     directory = Path(directory).expanduser()
     finish_writing(directory)
@@ -51,6 +51,6 @@ def read_settings(directory: str | os.PathLike) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def write_settings(directory: str | os.PathLike, settings: dict) -> None:
+def write_settings(directory: str | os.PathLike[str], settings: dict[str, Any]) -> None:
     """Write the settings of a task beside its model. The file is written completely or not at all."""
     write_whole(Path(directory) / SETTINGS, json.dumps(settings, indent=2, ensure_ascii=False) + "\n")

@@ -63,7 +63,7 @@ class Task(TaskDefinition):
         self.model, self.tokenizer = model, tokenizer
         self.sequence_length, self.long_texts, self.fresh_heads = sequence_length, long_texts, fresh_heads
         self.is_compiled = False
-        self._last_forward: tuple[keras.Model, Callable] | None = None
+        self._last_forward: tuple[keras.Model, Callable[[dict[str, Any]], dict[str, Any]]] | None = None
         check_vocabulary(tokenizer, encoder_config(model))
 
     # === Training ===
@@ -93,9 +93,9 @@ class Task(TaskDefinition):
         validation_split: float = 0.0,
         recipe: str | Recipe | None = None,
         metric: str | None = None,
-        class_weight: dict | str | None = None,
-        columns: dict | None = None,
-        directory: str | os.PathLike | None = None,
+        class_weight: dict[str, float] | str | None = None,
+        columns: dict[str, Any] | None = None,
+        directory: str | os.PathLike[str] | None = None,
         callbacks: Sequence[keras.callbacks.Callback] | None = None,
         method: TrainingMethod | None = None,
         verbose: int | str = "auto",
@@ -206,7 +206,7 @@ class Task(TaskDefinition):
         sizes = {"sequence_length": self.sequence_length, "batch_size": batch_size}
         return row_outputs(forward, tokenized, token_outputs=self.token_outputs, **sizes)
 
-    def forward(self, model: keras.Model) -> Callable:
+    def forward(self, model: keras.Model) -> Callable[[dict[str, Any]], dict[str, Any]]:
         """Inference as one graph for all lengths; the last model's is kept, because tracing takes seconds."""
         if self._last_forward is None or self._last_forward[0] is not model:
             self._last_forward = (model, inference_graph(model))
@@ -220,7 +220,7 @@ class Task(TaskDefinition):
 
     @classmethod
     def load_parts(
-        cls, directory_or_name: str | os.PathLike, seed: int | None, *, pooling: str | None = "as stored"
+        cls, directory_or_name: str | os.PathLike[str], seed: int | None, *, pooling: str | None = "as stored"
     ) -> tuple[keras.Model, BertTokenizer]:
         """An encoder with pretrained weights and its tokenizer; an error where there is no vocabulary.
 
@@ -237,11 +237,11 @@ class Task(TaskDefinition):
             )
         return encoder if pooling in (None, "as stored") else with_pooling(encoder, pooling), tokenizer
 
-    def save(self, directory: str | os.PathLike) -> None:
+    def save(self, directory: str | os.PathLike[str]) -> None:
         """Write model, tokenizer, labels and settings to one directory, which transformers opens too."""
         self._save(directory, self.all_settings())
 
-    def _save(self, directory: str | os.PathLike, settings: dict[str, Any]) -> None:
+    def _save(self, directory: str | os.PathLike[str], settings: dict[str, Any]) -> None:
         """Model and settings come into place together: labels of one model beside weights of another answer wrongly."""
         parts: dict[str, Any] = {"tokenizer": self.tokenizer, "labels": self.labels}
         with saving_pretrained(self.model, directory, **parts, stale=(RANGES, *self.optional_files)) as partial:
@@ -260,7 +260,7 @@ class Task(TaskDefinition):
         }
 
     @classmethod
-    def load(cls, directory: str | os.PathLike) -> "Self":
+    def load(cls, directory: str | os.PathLike[str]) -> "Self":
         """Open what `save` wrote."""
         settings = read_settings(directory)
         task = settings.pop("task")
@@ -271,14 +271,14 @@ class Task(TaskDefinition):
         return opened
 
     @classmethod
-    def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
+    def from_directory(cls, directory: str | os.PathLike[str], settings: dict[str, Any]) -> "Self":
         """The task of a directory by its settings, wherever these were kept."""
         model, tokenizer = load_with_tokenizer(directory)
         return cls(model, tokenizer, **cls.from_settings(settings, Path(directory)))
 
 
 def load_with_tokenizer(
-    directory_or_name: str | os.PathLike, *, seed: int | None = None
+    directory_or_name: str | os.PathLike[str], *, seed: int | None = None
 ) -> tuple[keras.Model, BertTokenizer]:
     """Load a model with its heads and its tokenizer; raise an error where there is no vocabulary."""
     model, tokenizer = load_model(directory_or_name, seed=seed)

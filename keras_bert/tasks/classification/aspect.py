@@ -63,7 +63,7 @@ class AspectClassifier(TextClassifier):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         labels: Sequence[str] | None = POLARITIES,
         seed: int = 0,
@@ -105,7 +105,13 @@ class AspectClassifier(TextClassifier):
         return answers[0] if isinstance(texts, str) else answers
 
     def fit(
-        self, x: Any, y: Any = None, *, validation_data: Any = None, columns: dict | None = None, **options: Any
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        validation_data: Any = None,
+        columns: dict[str, Any] | None = None,
+        **options: Any,
     ) -> FinetuneReport | keras.callbacks.History:
         """Fine-tune on sentences with aspects. Other arguments are those of `Task.fit`.
 

@@ -33,7 +33,7 @@ class AspectExample(Example):
 
 
 def read_aspects(
-    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    path_or_paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     kind: str = "terms",
     conflict: str = "drop",
@@ -130,7 +130,7 @@ def _example(text: str, element: ElementTree.Element, name: str, line: int, has_
     return AspectExample(text, aspect, known, line, start, end)
 
 
-def parse_xml(path: str | os.PathLike) -> tuple[ElementTree.Element, dict[ElementTree.Element, int]]:
+def parse_xml(path: str | os.PathLike[str]) -> tuple[ElementTree.Element, dict[ElementTree.Element, int]]:
     """Parse an XML document without a DOCTYPE into its root and the line of each element.
 
     Example:

@@ -97,7 +97,7 @@ class TextClassifier(Task):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         labels: Sequence[str] | None = None,
         kind: str | None = None,
@@ -184,7 +184,7 @@ class TextClassifier(Task):
             warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
         return mean_by_owner(self.outputs(tokenized, batch_size=batch_size)[_OUTPUT], owners)
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> Report:
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None) -> Report:
         """Measure on labelled examples, in any form that `fit` takes.
 
         Returns:

@@ -130,7 +130,7 @@ def source_reader(
     bias = PaddingBias(name="source_bias")(inputs["padding_mask"])
     token_vectors = model.get_layer("token_embedding")(inputs["token_ids"])
     x = model.get_layer("embeddings")(token_vectors, inputs["segment_ids"], training=False)
-    outputs: dict = {}
+    outputs: dict[str, Any] = {}
     layers = encoder_config(model).num_layers
     for layer in range(layers):
         block, is_last = model.get_layer(f"block_{layer}"), layer == layers - 1

@@ -47,7 +47,7 @@ class GenerationRows(Rows[GenerationExample]):
 
 
 def read_generation(
-    paths: str | os.PathLike | Iterable[str | os.PathLike],
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     source: str | int = "source",
     target: str | int | None = "target",
@@ -87,7 +87,7 @@ def read_generation(
     return collect_rows(GenerationRows, make_examples(records, make), files, strict=strict)
 
 
-def read_parallel(source_path: str | os.PathLike, target_path: str | os.PathLike) -> GenerationRows:
+def read_parallel(source_path: str | os.PathLike[str], target_path: str | os.PathLike[str]) -> GenerationRows:
     """Read two parallel files: lines with the same number belong together.
 
     Args:

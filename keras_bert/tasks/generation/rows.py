@@ -91,7 +91,7 @@ def tokenize_sources(
     ids, splits = tokenizer.tokenize_flat([turn for source in turns for turn in source])
     most, kept, cut, place = room.source - 2, [np.zeros(0, np.int32)], 0, 0
     for source in turns:
-        parts: list = []
+        parts: list[list[int] | np.ndarray] = []
         for _ in source:
             parts += [[tokenizer.sep_id], ids[splits[place] : splits[place + 1]]]
             place += 1

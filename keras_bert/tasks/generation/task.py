@@ -130,10 +130,10 @@ class Seq2Seq(Task):
         self.target_length, self.keeps = target_length, keeps
         self._smoothing, self._spoilt, self._spoilt_by = 0.0, 0.0, "random"
         self._token_counts: np.ndarray | None = None
-        self._writers: tuple[keras.Model, dict] = (model, {})
+        self._writers: tuple[keras.Model, dict[Decoding, TokenWriter]] = (model, {})
 
     @classmethod
-    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any) -> "Seq2Seq":
+    def from_pretrained(cls, directory_or_name: str | os.PathLike[str], *, seed: int = 0, **kwargs: Any) -> "Seq2Seq":
         """Make a task with pretrained weights; the MLM head is used if the checkpoint has one.
 
         Args:
@@ -222,7 +222,7 @@ class Seq2Seq(Task):
         writer, room = self.writer(Decoding(**decoding))
         sources = [as_source(text, row) for row, text in enumerate(texts, 1)]
         rows = self._source_rows(sources, room)
-        answers: list = [None] * len(rows)
+        answers = [""] * len(rows)
         order = sorted(range(len(rows)), key=lambda index: -len(rows[index]))
         for begin in range(0, len(order), batch_size):
             chosen = order[begin : begin + batch_size]
@@ -250,7 +250,7 @@ class Seq2Seq(Task):
             yield piece
 
     def evaluate(
-        self, x: Any, y: Any = None, *, columns: dict | None = None, batch_size: int = 32, **decoding: Any
+        self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None, batch_size: int = 32, **decoding: Any
     ) -> GenerationReport:
         """Generate texts, and measure them and the probability of the references.
 
@@ -387,7 +387,7 @@ class Seq2Seq(Task):
         # Smaller batches than for other tasks: the scores of all tokens of a batch are in memory together.
         return super().outputs(tokenized, model, batch_size)
 
-    def forward(self, model: keras.Model) -> Callable:
+    def forward(self, model: keras.Model) -> Callable[[dict[str, Any]], dict[str, Any]]:
         """Inference that gives the loss of each target token: scores over the vocabulary would not fit into memory."""
         if self._last_forward is None or self._last_forward[0] is not model:
             states_of = keras.Model(model.input, model.get_layer("mlm_transform").input)
@@ -414,7 +414,7 @@ class Seq2Seq(Task):
     # === Directories ===
 
     @classmethod
-    def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
+    def from_directory(cls, directory: str | os.PathLike[str], settings: dict[str, Any]) -> "Self":
         loaded, tokenizer = load_with_tokenizer(directory)
         return cls(as_prefix_model(loaded), tokenizer, **cls.from_settings(settings, Path(directory)))
 

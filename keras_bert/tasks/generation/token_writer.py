@@ -161,7 +161,7 @@ class TokenWriter:
         return text_ids(row, self.tokens.end_id)
 
 
-def _compiled(function: Callable) -> Callable:
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function into one graph for all shapes; on JAX it is unchanged."""
     if keras.backend.backend() != "tensorflow":
         return function

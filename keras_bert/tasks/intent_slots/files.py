@@ -49,7 +49,10 @@ class CommandRows(TaggedRows[CommandExample]):
 
 
 def read_commands(
-    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike], *, splitting: str = "words", strict: bool = False
+    path_or_paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    *,
+    splitting: str = "words",
+    strict: bool = False,
 ) -> CommandRows:
     """Read commands with intents and slots, and report every one that cannot be used.
 
@@ -111,7 +114,10 @@ def _read_json(path: Path, splitting: str) -> Iterator[tuple[int, CommandExample
         if None in keys:
             yield record.line, "no key " + " or ".join(map(repr, (_WORDS, _SLOTS, _INTENT)[keys.index(None)]))
             continue
-        yield record.line, make_command(*(cells[key] for key in keys), row=record.line, splitting=splitting)
+        yield (
+            record.line,
+            make_command(*(cells[key] for key in keys if key is not None), row=record.line, splitting=splitting),
+        )
 
 
 # === Commands ===

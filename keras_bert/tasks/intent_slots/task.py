@@ -119,7 +119,7 @@ class IntentSlots(Task):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         intents: Sequence[str],
         slots: Sequence[str],

@@ -44,7 +44,7 @@ class ChoiceRows(Rows[ChoiceQuestion]):
 
 
 def read_choices(
-    paths: str | os.PathLike | Iterable[str | os.PathLike],
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     context: str | None = None,
     label: str | None = "label",

@@ -93,7 +93,9 @@ class MultipleChoice(Task):
             raise ValueError(f"The model gives {found}; expected one number: bert_model(…, num_classes=1).")
 
     @classmethod
-    def from_pretrained(cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any) -> "MultipleChoice":
+    def from_pretrained(
+        cls, directory_or_name: str | os.PathLike[str], *, seed: int = 0, **kwargs: Any
+    ) -> "MultipleChoice":
         """Make a task with pretrained weights; from a BertForMultipleChoice with its trained head.
 
         Args:
@@ -152,7 +154,7 @@ class MultipleChoice(Task):
         ]
         return ranked
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> ChoiceReport:
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None) -> ChoiceReport:
         """Measure on questions with right choices, in any form that `fit` takes."""
         data = self.prepare(x, y, **(columns or {}))
         return self.report(self.outputs(data.tokenized), data)

@@ -39,7 +39,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 # === Reading ===
 
 
-def read_squad(paths: str | os.PathLike | Iterable[str | os.PathLike], *, strict: bool = False) -> Questions:
+def read_squad(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]], *, strict: bool = False) -> Questions:
     """Read questions, and report every entry that cannot be used.
 
     Args:
@@ -122,7 +122,7 @@ def as_pairs(question: Any, context: str | None = None) -> tuple[list[tuple[str,
     return check_pairs([question] if is_one else question), is_one
 
 
-def check_pairs(pairs: Iterable) -> list[tuple[str, str]]:
+def check_pairs(pairs: Iterable[Any]) -> list[tuple[str, str]]:
     """Check pairs of question and context; the error names the first wrong one.
 
     Example:

@@ -24,7 +24,8 @@ from keras_bert.checkpoint.loading import open_checkpoint
 from keras_bert.decoding.spans import Answer, Candidates, Passage, find_answers
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.report import FinetuneReport
-from keras_bert.model.encoder import MASK_BIAS, encoder_config
+from keras_bert.model.attention_bias import MASK_BIAS
+from keras_bert.model.encoder import encoder_config
 from keras_bert.model.heads import bert_model
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.question_answering.files import as_pairs, as_questions
@@ -123,7 +124,7 @@ class QuestionAnswerer(Task):
 
     @classmethod
     def from_pretrained(
-        cls, directory_or_name: str | os.PathLike, *, seed: int = 0, **kwargs: Any
+        cls, directory_or_name: str | os.PathLike[str], *, seed: int = 0, **kwargs: Any
     ) -> "QuestionAnswerer":
         """Make a task with pretrained weights; the head for answers is used if the checkpoint has one.
 

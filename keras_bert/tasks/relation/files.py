@@ -66,13 +66,13 @@ class RelationRows(Rows[RelationExample]):
 
 
 def read_relations(
-    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    path_or_paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     text: Column = "text",
     label: Column | None = "label",
     first: Column = "first",
     second: Column = "second",
-    keys: str | os.PathLike | None = None,
+    keys: str | os.PathLike[str] | None = None,
     format: str | None = None,
     allowed_labels: Collection[str] | None = None,
     strict: bool = False,
@@ -164,7 +164,7 @@ def _sentence(record: Record) -> tuple[int, str] | None:
     return (int(number), quoted.group(1)) if quoted and re.fullmatch("[0-9]+", number.strip()) else None
 
 
-def _read_keys(path: str | os.PathLike) -> dict[int, str]:
+def _read_keys(path: str | os.PathLike[str]) -> dict[int, str]:
     keys: dict[int, str] = {}
     for record in read_records(path, format="tsv"):
         found = None if record.cells is None else _NUMBERED.fullmatch("\t".join(record.cells))

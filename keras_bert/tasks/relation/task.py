@@ -98,7 +98,7 @@ class RelationClassifier(Task):
 
     @classmethod
     def from_pretrained(
-        cls, directory_or_name: str | os.PathLike, *, labels: Sequence[str], seed: int = 0, **kwargs: Any
+        cls, directory_or_name: str | os.PathLike[str], *, labels: Sequence[str], seed: int = 0, **kwargs: Any
     ) -> "RelationClassifier":
         """Make a classifier with pretrained weights and a new head. `load` opens a trained one.
 
@@ -153,7 +153,7 @@ class RelationClassifier(Task):
             warnings.warn(note, stacklevel=2)
         return self.outputs(tokenized, batch_size=batch_size)[_OUTPUT]
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> RelationReport:
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None) -> RelationReport:
         """Measure on labelled texts, in any form that `fit` takes."""
         data = self.prepare(x, y, **(columns or {}))
         report = self.report(self.outputs(data.tokenized), data)

@@ -73,7 +73,7 @@ class SentenceGroups(Rows[SentenceGroup]):
 
 
 def read_sentences(
-    paths: str | os.PathLike | Iterable[str | os.PathLike],
+    paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     text: Column = "text",
     pair: Column = "pair",

@@ -86,7 +86,7 @@ class SentenceEmbedder(Task):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         pooling: str | None = None,
         normalize: bool | None = None,
@@ -124,7 +124,7 @@ class SentenceEmbedder(Task):
         temperature: float = 0.05,
         symmetric: bool = False,
         metric: str | None = None,
-        columns: dict | None = None,
+        columns: dict[str, Any] | None = None,
         **options: Any,
     ) -> FinetuneReport | keras.callbacks.History:
         """Fine-tune on pairs or triplets of texts. Other arguments are those of `Task.fit`.
@@ -211,7 +211,9 @@ class SentenceEmbedder(Task):
         hits: list[list[Hit]] = search_vectors(*given, top=top, texts=texts)
         return hits
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> RegressionReport | RetrievalReport:
+    def evaluate(
+        self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None
+    ) -> RegressionReport | RetrievalReport:
         """Measure on pairs or triplets, in any form that `fit` takes.
 
         Returns:
@@ -342,13 +344,13 @@ class SentenceEmbedder(Task):
         return {"pooling": self.pooling, "normalize": self.normalize, "score_range": self.score_range}
 
     @classmethod
-    def from_directory(cls, directory: str | os.PathLike, settings: dict[str, Any]) -> "Self":
+    def from_directory(cls, directory: str | os.PathLike[str], settings: dict[str, Any]) -> "Self":
         encoder, tokenizer = _load(find_directory(directory), settings["pooling"], None)
         model = embedding_model(encoder, pooling=settings["pooling"], normalize=settings["normalize"])
         return cls(model, tokenizer, **settings)
 
 
-def _load(directory: str | os.PathLike, pooling: str, seed: int | None) -> tuple[keras.Model, BertTokenizer]:
+def _load(directory: str | os.PathLike[str], pooling: str, seed: int | None) -> tuple[keras.Model, BertTokenizer]:
     with warnings.catch_warnings():
         if pooling != "pooler":  # a missing pooler does not matter
             warnings.filterwarnings("ignore", message=".*has no pooler")

@@ -78,7 +78,7 @@ class TaggedRows(Rows[Tagged]):
 
 
 def read_tagged(
-    path_or_paths: str | os.PathLike | Iterable[str | os.PathLike],
+    path_or_paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     *,
     text: str | int | None = None,
     label: str | int | None = None,

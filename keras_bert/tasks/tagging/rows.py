@@ -112,7 +112,7 @@ def arrange_words(
 
 
 def read_entities(
-    located: Sequence[tuple[str, list]],
+    located: Sequence[tuple[str, list[tuple[str, int, int]]]],
     data: TaggedData,
     logits: np.ndarray,
     tags: Sequence[str],

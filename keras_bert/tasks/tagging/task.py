@@ -25,7 +25,7 @@ from keras_bert.model.heads import bert_model
 from keras_bert.tasks.base.task import Task, is_pair_of_xy, load_with_tokenizer
 from keras_bert.tasks.tagging.codec import TagCodec
 from keras_bert.tasks.tagging.crf import CRFLoss, LinearChainCRF
-from keras_bert.tasks.tagging.files import TaggedRows, as_tagged_rows
+from keras_bert.tasks.tagging.files import TaggedExample, TaggedRows, as_tagged_rows
 from keras_bert.tasks.tagging.metrics import EntityReport, count_entities, entity_report
 from keras_bert.tasks.tagging.rows import TaggedData, arrange_words, find_splitting, read_entities
 from keras_bert.tasks.tagging.schemes import describe_broken, make_tags
@@ -94,7 +94,7 @@ class EntityTagger(Task):
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         labels: Sequence[str] | None = None,
         scheme: str = "BIO",
@@ -166,7 +166,13 @@ class EntityTagger(Task):
         super().compile(optimizer, loss, **options)
 
     def fit(
-        self, x: Any, y: Any = None, *, validation_data: Any = None, columns: dict | None = None, **options: Any
+        self,
+        x: Any,
+        y: Any = None,
+        *,
+        validation_data: Any = None,
+        columns: dict[str, Any] | None = None,
+        **options: Any,
     ) -> FinetuneReport | keras.callbacks.History:
         """Fine-tune on words with their tags. Other arguments are those of `Task.fit`.
 
@@ -217,7 +223,7 @@ class EntityTagger(Task):
         data, logits = self._word_logits(sentences, batch_size)
         return self._codec.decode(logits, data, self.scores) if sentences else []
 
-    def evaluate(self, x: Any, y: Any = None, *, columns: dict | None = None) -> EntityReport:
+    def evaluate(self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None) -> EntityReport:
         """Measure on tagged words, in any form that `fit` takes; whole entities count, as in seqeval."""
         data = self.prepare(x, y, **(columns or {}))
         found = self._codec.decode(self._pick(self.outputs(data.tokenized), data), data, self.scores)
@@ -290,7 +296,7 @@ class EntityTagger(Task):
         loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="mean_with_sample_weight")
         return {_OUTPUT: loss}
 
-    def read(self, x: Any, y: Any, **columns: Any) -> TaggedRows:
+    def read(self, x: Any, y: Any, **columns: Any) -> TaggedRows[TaggedExample]:
         """Read tagged words in any form that `fit` takes."""
         return as_tagged_rows(x, y, splitting="words" if self.splitting == "auto" else self.splitting, **columns)
 

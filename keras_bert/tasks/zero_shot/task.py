@@ -81,7 +81,7 @@ class ZeroShotClassifier:
     @classmethod
     def from_pretrained(
         cls,
-        directory_or_name: str | os.PathLike,
+        directory_or_name: str | os.PathLike[str],
         *,
         method: str = "auto",
         labels: Sequence[str] | Mapping[str, str] | None = None,
@@ -155,7 +155,7 @@ class ZeroShotClassifier:
         template: str | None = None,
         multi_label: bool = False,
         batch_size: int = 64,
-    ) -> list:
+    ) -> list[Any]:
         """Rank the labels by probability, the most likely first.
 
         Args:
@@ -184,7 +184,7 @@ class ZeroShotClassifier:
         *,
         labels: Sequence[str] | Mapping[str, str] | None = None,
         template: str | None = None,
-        columns: dict | None = None,
+        columns: dict[str, Any] | None = None,
     ) -> ClassificationReport:
         """Measure accuracy and F1 on labelled texts, in any form that `TextClassifier` takes.
 
@@ -255,7 +255,7 @@ class ZeroShotClassifier:
 
     # === Directories ===
 
-    def save(self, directory: str | os.PathLike) -> None:
+    def save(self, directory: str | os.PathLike[str]) -> None:
         """Write the wrapped task, with labels and template, to a directory."""
         settings = {
             "task": self.name,
@@ -267,7 +267,7 @@ class ZeroShotClassifier:
         self.task._save(directory, settings)
 
     @classmethod
-    def load(cls, directory: str | os.PathLike) -> "ZeroShotClassifier":
+    def load(cls, directory: str | os.PathLike[str]) -> "ZeroShotClassifier":
         """Open what `save` wrote."""
         settings = read_settings(directory)
         if settings.pop("task") != cls.name:
