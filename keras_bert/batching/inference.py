@@ -16,14 +16,14 @@ from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 
-def inference_graph(model: keras.Model) -> Callable[[dict[str, Any]], dict[str, tf.Tensor]]:
+def inference_graph(model: keras.Model) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return a model's inference as one graph for all batch sizes and lengths."""
     spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
     return tf.function(lambda inputs: model(inputs, training=False), input_signature=[spec])
 
 
 def row_outputs(
-    forward: Callable[[dict[str, Any]], dict[str, tf.Tensor]],
+    forward: Callable[[dict[str, Any]], dict[str, Any]],
     tokenized: TokenizedTexts,
     *,
     token_outputs: Collection[str],
