@@ -3,6 +3,8 @@
 The module of a built-in task is imported when the task is asked for, so that a device loads only the task it runs.
 """
 
+import sys
+from dataclasses import dataclass
 from importlib import import_module
 
 from export.tasks.base.definition import ExportedTask
@@ -19,14 +21,27 @@ _BUILT_IN = {
     "similarity": "similarity",
     "tagging": "tagging",
 }
-_REGISTERED: dict[str, ExportedTask] = {}
+
+
+@dataclass(frozen=True)
+class _Registration:
+    task: ExportedTask
+    module: str  # that registers it
+
+    @property
+    def home(self) -> str:
+        reader = self.task.reader
+        return f"{self.module}, with the reader {reader.__module__}.{reader.__qualname__}"
+
+
+_REGISTERED: dict[str, _Registration] = {}
 
 
 def register_export(task: ExportedTask) -> ExportedTask:
     """Make a task known to `convert`, `load`, `verify`, `save_serving` and `deploy`.
 
-    Call it where the reader is defined, in a module that imports neither TensorFlow nor Keras: a program that loads the
-    task's file imports that module first.
+    Call it in a module that imports neither TensorFlow nor Keras: a program that loads the task's file imports that
+    module first.
 
     Args:
         task: The task to register. A name that is taken raises an error, but a module may be loaded again.
@@ -41,11 +56,13 @@ def register_export(task: ExportedTask) -> ExportedTask:
     """
     if not isinstance(task, ExportedTask):
         raise TypeError(f"Got {type(task).__name__}; expected an export.ExportedTask.")
-    if (home := _taken_by(task)) is not None:
+    registration = _Registration(task, sys._getframe(1).f_globals["__name__"])
+    if (home := _taken_by(registration)) is not None:
         raise ValueError(
-            f"The task {task.name!r} is registered already, by {home}; this one is {_home(task)}. Choose another name."
+            f"The task {task.name!r} is registered already, by {home}; this one is of {registration.home}. Choose "
+            "another name."
         )
-    _REGISTERED[task.name] = task
+    _REGISTERED[task.name] = registration
     return task
 
 
@@ -63,7 +80,7 @@ def find_export(name: str) -> ExportedTask:
             f"The task {name!r} is not registered for export; expected one of {', '.join(exported_tasks())}. To export "
             "your own task, call export.register_export(export.ExportedTask(…)), or import the module that does so."
         )
-    return _REGISTERED[name]
+    return _REGISTERED[name].task
 
 
 def exported_tasks() -> tuple[str, ...]:
@@ -82,21 +99,20 @@ def registering_module(name: str) -> str | None:
     Example:
         >>> registering_module("tagging")
     """
-    return None if name in _BUILT_IN else find_export(name).reader.__module__
+    if name in _BUILT_IN:
+        return None
+    find_export(name)
+    return _REGISTERED[name].module
 
 
 def _module(name: str) -> str:
     return f"export.tasks.{_BUILT_IN[name]}"
 
 
-def _taken_by(task: ExportedTask) -> str | None:
+def _taken_by(new: _Registration) -> str | None:
     """The place of another task with that name; `None` if there is none, or if its module is loaded again."""
-    if task.name in _BUILT_IN and task.reader.__module__ != _module(task.name):
-        return _module(task.name)
-    known = _REGISTERED.get(task.name)
-    return None if known is None or known is task or _home(known) == _home(task) else _home(known)
-
-
-def _home(task: ExportedTask) -> str:
-    """The place where a task is defined: that of its reader."""
-    return f"{task.reader.__module__}.{task.reader.__qualname__}"
+    name = new.task.name
+    if name in _BUILT_IN and new.module != _module(name):
+        return _module(name)
+    known = _REGISTERED.get(name)
+    return None if known is None or known.task is new.task or known.home == new.home else known.home

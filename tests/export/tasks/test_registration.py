@@ -89,6 +89,11 @@ def test_name_and_reader_are_enough():
     assert ServedTask().answers(None, outputs) == outputs
 
 
+def test_a_task_may_share_a_built_in_reader():
+    register_export(ExportedTask(name="topic", reader=find_export("classification").reader))
+    assert registering_module("topic") == __name__
+
+
 def test_a_name_is_registered_once():
     task = register_export(ExportedTask(name="tone", reader=ToneReader))
     assert register_export(task) is task
