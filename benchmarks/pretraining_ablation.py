@@ -12,19 +12,16 @@ are there already are not repeated; one that was stopped goes on.
 """
 
 import argparse
-import importlib.metadata
 import json
 import math
 import os
-import platform
-import shlex
-import subprocess
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from record import provenance
 
 from keras_bert.model.config import BertConfig
 from keras_bert.model.neighbour_heads import NeighbourHeads
@@ -99,6 +96,7 @@ def train(identity, arguments, tokenizer):
     config = BertConfig.preset(identity["size"], vocabulary_size=tokenizer.vocabulary_size)
     plan = make_plan(identity, config, arguments.points)
     name = "-".join(str(value) for value in identity.values()).replace(" ", "_").replace("%", "percent")
+    where = provenance("tensorflow", "keras", "numpy")  # before the run: files may change while it goes on
     directory, began = arguments.work / "runs" / name, time.process_time()
     places = {"validation": arguments.work / "validation-64", "verbose": 0}
     pretrain(arguments.work / "examples-64", directory, config, tokenizer, plan, **places)
@@ -113,11 +111,7 @@ def train(identity, arguments, tokenizer):
             "validation_nsp_accuracy": [round(value, 4) for value in history["val_nsp_logits_accuracy"]],
         },
         "plan": asdict(plan),
-        "machine": {"cpu": cpu_model(), "cores": os.cpu_count(), "used": len(os.sched_getaffinity(0))},
-        "versions": {name: importlib.metadata.version(name) for name in ("tensorflow", "keras", "numpy")},
-        "python": platform.python_version(),
-        "commit": commit(),
-        "command": shlex.join(["python", *sys.argv]),
+        **where,
     }
 
 
@@ -151,17 +145,6 @@ def print_table(runs):
         loss, pairs = (run["curve"][name][-1] for name in ("validation_mlm_loss", "validation_nsp_accuracy"))
         numbers = f"{loss:.3f} | {math.exp(loss):.0f} | {pairs:.1%} | {run['processor_seconds']:.0f}"
         print(f"| {run['variant']} | {run['seed']} | {run['steps']:,} | {numbers} |")
-
-
-def cpu_model():
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")] if info.exists() else []
-    return names[0].split(":")[1].strip() if names else platform.processor()
-
-
-def commit():
-    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
-    return found.stdout.strip() or None
 
 
 if __name__ == "__main__":

@@ -1,113 +1,240 @@
-"""What a pretrained model has learned: on held-out text, and for a task it was not trained for.
+"""What pretraining is worth: several starts, fine-tuned on one suite of tasks.
 
-    keras-bert pretrain DIR/enwiki.txt.gz run/ --size tiny --sequence-length 64 --steps 24000 --batch-size 32 \
-        --learning-rate 2e-3 --warmup 0.05 --dropout 0 --save-every 1000 --validation DIR/enwiki_heldout.txt.gz
-    python benchmarks/pretraining_gain.py --data DIR --model run/model     # about 10 minutes on 2 cores
+    python benchmarks/pretraining_gain.py --data DIR --start mlm=run/model --start distilled=taught/model
+    python benchmarks/pretraining_gain.py --data DIR --language zh --start distilled=taught-zh/model
 
-The first takes about an hour on 2 cores. The second measures masked-LM accuracy and perplexity and next-sentence
-accuracy on `enwiki_heldout.txt.gz`, fine-tunes on 2,000 examples of SST-2 from these weights and from random ones (same
-recipe and seeds, at several learning rates, for what suits the one may not suit the other), and opens the directory in
-transformers, where that is installed, to compare the outputs.
+DIR holds `glue/`, `glue_subsets/`, `wnut17/` and `snips/`; for Chinese `thucnews_small/`, `ner_zh_resume/` and
+`csl_summ/`. A start is a model directory or a name. `random`, fresh weights with the sizes and the vocabulary of the
+first start, is always measured; `--start teacher=all-MiniLM-L6-v2` adds the ceiling.
+
+Each start has the learning rate that suits it: of three around the default of its width, the one that does best on
+training data that was held out (seed 0). The held-out data also chooses the epoch. The last score, on data that no
+choice has seen, is taken once for each seed. Every fit is written to the results file when it ends, and a fit that is
+there is not repeated, so a stopped run goes on.
 """
 
 import argparse
 import dataclasses
+import json
 import os
-import tempfile
+import time
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import numpy as np
+from record import provenance
 
 import keras_bert
-from keras_bert.checkpoint import load_model, load_tokenizer, save_pretrained
-from keras_bert.model.encoder import bert_encoder, encoder_config
-from keras_bert.model.weights import copy_weights
-from keras_bert.pretraining.batches import validation_batches
-from keras_bert.pretraining.corpus.writing import write_examples
-from keras_bert.pretraining.model import losses_and_metrics, pretraining_model
-from keras_bert.pretraining.run import PretrainingPlan
+from keras_bert.checkpoint import load_tokenizer
+from keras_bert.checkpoint.hub import find_directory
+from keras_bert.checkpoint.loading import open_checkpoint
+from keras_bert.finetuning.recipes import rate_for_width
+
+RESULTS = Path(__file__).parent / "results" / "pretraining_gain.json"
+FACTORS = (0.5, 1.0, 2.0)  # of the default rate
 
 
-def held_out(model, tokenizer, text, sequence_length):
-    """The numbers of both heads on text that the model has not seen."""
-    config = encoder_config(model)
-    plan = PretrainingPlan(steps=1, save_every=1, batch_size=32, max_predictions=20, validation_steps=None, seed=1)
-    measured = pretraining_model(config, max_predictions=plan.max_predictions)
-    copy_weights(model, measured)
-    measured.compile(**losses_and_metrics(measured))
-    with tempfile.TemporaryDirectory() as directory:
-        write_examples([text], directory, tokenizer, sequence_length=sequence_length, progress=False)
-        batches = validation_batches(directory, config, tokenizer, plan)
-        numbers = measured.evaluate(batches, verbose=0, return_dict=True)
-    return {
-        name.replace("_logits", ""): value for name, value in numbers.items() if "accuracy" in name or "perp" in name
-    }
+@dataclasses.dataclass(frozen=True)
+class Suited:
+    """A task of the suite."""
+
+    name: str
+    language: str
+    read: object  # DIR → train, test
+    task: object  # rows → class and its arguments
+    metric: object  # report → number
+    examples: int | None
+    epochs: int
+    frozen: bool = False
 
 
-def downstream(directory, glue, *, examples, seeds, rate):
-    """Accuracies on SST-2's dev set after fine-tuning on a few examples, a number for each seed."""
-    train, dev = (keras_bert.read_glue("SST-2", glue, split) for split in ("train", "dev"))
-    chosen = np.random.default_rng(0).permutation(len(train))[:examples]
-    classifier = keras_bert.TextClassifier.from_pretrained(directory, labels=["0", "1"], sequence_length=128)
-    few = [train[int(index)] for index in chosen]
-    recipe = dataclasses.replace(
-        keras_bert.RECIPES["standard"], learning_rate=rate, epochs=6, patience=None, seeds=seeds
+def glue(name, directory="glue", test="dev"):
+    return lambda data: tuple(keras_bert.read_glue(name, data / directory, split) for split in ("train", test))
+
+
+def classes(rows):
+    return keras_bert.TextClassifier, {"labels": sorted({row.label for row in rows}), "sequence_length": 128}
+
+
+def accuracy(report):
+    return report.accuracy
+
+
+def topics(data):
+    return tuple(
+        keras_bert.read_rows(data / "thucnews_small" / f"{split}.txt", text=0, label=1, header=False, format="tsv")
+        for split in ("train", "test")
     )
-    report = classifier.fit(few, validation_data=dev, recipe=recipe, verbose=0)
-    return [run.score for run in report.runs]
 
 
-def compare_with_transformers(directory, model, tokenizer):
-    """The largest difference of both heads' outputs on real sentences; `None` where transformers is missing."""
-    try:
-        import torch
-        from transformers import BertForPreTraining
-    except ImportError:
-        return None
-    texts = ["The river flows through the old town.", "It was built in 1887 and rebuilt after the war."]
-    batch = keras_bert.pack(tokenizer, texts, texts[::-1])
-    names = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
-    inputs = {theirs: torch.tensor(batch[ours].numpy()).long() for ours, theirs in names.items()}
-    with torch.no_grad():
-        reference = BertForPreTraining.from_pretrained(directory).eval()(**inputs)
-    ours, visible = model(batch), batch["padding_mask"].numpy().astype(bool)
-    mlm = np.abs(ours["mlm_logits"].numpy() - reference.prediction_logits.numpy())[visible].max()
-    nsp = np.abs(ours["nsp_logits"].numpy() - reference.seq_relationship_logits.numpy()).max()
-    return float(max(mlm, nsp))
+def disciplines(data):
+    return tuple(
+        keras_bert.read_rows(data / "csl_summ" / f"cls_ctg_{split}.tsv", text=1, label=2, header=False)
+        for split in ("train", "test")
+    )
+
+
+def tagged(train, test):
+    return lambda data: (keras_bert.read_tagged(data / train), keras_bert.read_tagged(data / test))
+
+
+def kinds(rows):
+    return keras_bert.EntityTagger, {"labels": list(rows.entity_kinds), "sequence_length": 128}
+
+
+def commands(data):
+    return tuple(keras_bert.read_commands(data / "snips" / split) for split in ("train", "test"))
+
+
+def intents(rows):
+    names = {"intents": rows.intents, "slots": rows.entity_kinds}
+    return keras_bert.IntentSlots, {**names, "sequence_length": 64}
+
+
+SUITE = (
+    Suited("SST-2", "en", glue("SST-2"), classes, accuracy, 2000, 6),
+    Suited("SST-2, frozen", "en", glue("SST-2"), classes, accuracy, 2000, 10, frozen=True),
+    Suited("CoLA", "en", glue("CoLA"), classes, lambda report: report.matthews, None, 5),
+    Suited("MRPC", "en", glue("MRPC", test="test_labelled"), classes, accuracy, None, 5),
+    Suited("QNLI", "en", glue("QNLI", "glue_subsets"), classes, accuracy, None, 3),
+    Suited(
+        "WNUT-17",
+        "en",
+        tagged("wnut17/wnut17train.conll", "wnut17/emerging.test.annotated"),
+        kinds,
+        lambda report: report.f1,
+        None,
+        8,
+    ),
+    Suited("SNIPS", "en", commands, intents, lambda report: report.sentence_accuracy, 2000, 8),
+    Suited("THUCNews", "zh", topics, classes, accuracy, 5000, 4),
+    Suited(
+        "résumés",
+        "zh",
+        tagged("ner_zh_resume/train.char.bmes", "ner_zh_resume/test.char.bmes"),
+        kinds,
+        lambda report: report.f1,
+        None,
+        8,
+    ),
+    Suited("CSL topics", "zh", disciplines, classes, accuracy, None, 4),
+)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="holds enwiki_heldout.txt.gz and glue/SST-2/")
-    parser.add_argument("--model", type=Path, required=True, help="a directory that keras-bert pretrain wrote")
-    parser.add_argument("--examples", type=int, default=2000)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--start", action="append", default=[], metavar="NAME=MODEL", required=True)
+    parser.add_argument("--language", choices=("en", "zh"), default="en")
+    parser.add_argument("--tasks", nargs="+", metavar="NAME", help="some of the suite")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--rates", type=float, nargs="+", default=[1e-4, 3e-4, 1e-3])
-    parser.add_argument("--sequence-length", type=int, default=64)
+    parser.add_argument("--size", default="tiny", help="a name for starts of one size; results of others are kept")
+    parser.add_argument("--work", type=Path, default=Path("pretraining-gain"), help="where the fresh weights go")
+    parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
+    starts = dict(start.split("=", 1) for start in arguments.start)
+    starts = {"random": fresh_weights(next(iter(starts.values())), arguments), **starts}
+    suite = [one for one in SUITE if one.language == arguments.language and one.name in (arguments.tasks or [one.name])]
+    for task in suite:
+        for start, model in starts.items():
+            measure(task, start, model, arguments)
+    print_table(read_runs(arguments.output), arguments)
 
-    (model, _), tokenizer = load_model(arguments.model), load_tokenizer(arguments.model)
-    for name, value in held_out(
-        model, tokenizer, arguments.data / "enwiki_heldout.txt.gz", arguments.sequence_length
-    ).items():
-        print(f"held-out {name:<18} {value:.4f}")
-    print(f"largest difference to transformers: {compare_with_transformers(arguments.model, model, tokenizer)}")
 
-    with tempfile.TemporaryDirectory() as directory:
-        fresh = Path(directory) / "random"
-        save_pretrained(bert_encoder(encoder_config(model), seed=0), fresh, tokenizer=tokenizer)
-        options = {"examples": arguments.examples, "seeds": tuple(arguments.seeds)}
-        for rate in arguments.rates:
-            for name, source in (("pretrained", arguments.model), ("random", fresh)):
-                scores = downstream(source, arguments.data / "glue", rate=rate, **options)
-                listed = ", ".join(f"{score:.4f}" for score in scores)
-                mean = f"{np.mean(scores):.4f} ± {np.std(scores):.4f}"
-                print(f"SST-2, {arguments.examples:,} examples, rate {rate:.0e}, {name:<11} {mean}  ({listed})")
-                keras.backend.clear_session()
+def fresh_weights(model, arguments):
+    """A directory with the sizes and the vocabulary of a model, and weights from a seed."""
+    place = arguments.work / f"random-{arguments.size}-{arguments.language}"
+    if not place.exists():
+        config = open_checkpoint(find_directory(model)).settings.config
+        keras_bert.save_pretrained(keras_bert.bert_encoder(config, seed=0), place, tokenizer=load_tokenizer(model))
+    return place
+
+
+def measure(task, start, model, arguments):
+    """All fits of a start on a task: one for each rate, then one for each further seed at the best rate."""
+    identity = {"task": task.name, "start": start, "size": arguments.size}
+
+    def done(**wanted):
+        wanted = {**identity, **wanted}
+        return [run for run in read_runs(arguments.output) if wanted.items() <= run.items()]
+
+    for factor in FACTORS:
+        if not done(factor=factor, seed=0):
+            add_run(arguments.output, {**identity, **fit(task, model, arguments, factor, 0)})
+    best = max(FACTORS, key=lambda factor: done(factor=factor, seed=0)[0]["held_out"])
+    for seed in arguments.seeds:
+        if not done(factor=best, seed=seed):
+            add_run(arguments.output, {**identity, **fit(task, model, arguments, best, seed)})
+
+
+def fit(task, model, arguments, factor, seed):
+    """One fit: the score on held-out training data, which chose the epoch, and on the test data."""
+    train, test = task.read(arguments.data)
+    order = np.random.default_rng(0).permutation(len(train))
+    held_out = order[: min(1000, len(train) // 10)]
+    few = order[len(held_out) :][: task.examples]
+    made, options = task.task(train)
+    fitted = made.from_pretrained(model, seed=seed, **options)
+    rate = factor * (rate_for_width(fitted.config.hidden_dim) if not task.frozen else 3e-3)
+    recipe = dataclasses.replace(
+        keras_bert.RECIPES["frozen" if task.frozen else "standard"],
+        learning_rate=rate,
+        epochs=task.epochs,
+        patience=None,
+        seeds=(seed,),
+    )
+    began = time.process_time()
+    rows = [[train[int(index)] for index in part] for part in (few, held_out)]
+    report = fitted.fit(rows[0], validation_data=rows[1], recipe=recipe, verbose=0)
+    seconds = time.process_time() - began
+    score = task.metric(fitted.evaluate(test))
+    keras.backend.clear_session()
+    found = {
+        "factor": factor,
+        "rate": rate,
+        "seed": seed,
+        "held_out": round(float(report.runs[0].score), 4),
+        "test": round(float(score), 4),
+        "processor_seconds": round(seconds, 1),
+        **provenance("tensorflow", "keras", "numpy"),
+    }
+    print({**{"task": task.name, "model": str(model)}, **{name: found[name] for name in list(found)[:6]}}, flush=True)
+    return found
+
+
+# === Records ===
+
+
+def read_runs(path):
+    return json.loads(path.read_text(encoding="utf-8"))["runs"] if path.exists() else []
+
+
+def add_run(path, run):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"runs": [*read_runs(path), run]}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def best_scores(runs, task, start, size):
+    """The test scores of the rate that did best on held-out data with seed 0."""
+    runs = [run for run in runs if (run["task"], run["start"], run["size"]) == (task, start, size)]
+    if not runs:
+        return []
+    factor = max((run for run in runs if run["seed"] == 0), key=lambda run: run["held_out"])["factor"]
+    return [run["test"] for run in runs if run["factor"] == factor]
+
+
+def print_table(runs, arguments):
+    starts = list(dict.fromkeys(run["start"] for run in runs if run["size"] == arguments.size))
+    tasks = [task.name for task in SUITE if task.language == arguments.language]
+    print(f"\n| start | {' | '.join(tasks)} | mean |\n|---|{'---|' * (len(tasks) + 1)}")
+    for start in starts:
+        scores = [best_scores(runs, task, start, arguments.size) for task in tasks]
+        cells = [f"{100 * np.mean(found):.1f} ± {100 * np.std(found):.1f}" if found else "" for found in scores]
+        whole = f"{100 * np.mean([np.mean(found) for found in scores]):.1f}" if all(scores) else ""
+        print(f"| {start} | {' | '.join(cells)} | {whole} |")
 
 
 if __name__ == "__main__":
