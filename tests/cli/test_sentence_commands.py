@@ -1,11 +1,13 @@
 """The commands for similarity, multiple choice and zero-shot: from a file to a model directory to answers."""
 
 import json
+from argparse import Namespace
 
 import pytest
 from tiny_tasks import pretrained_directory
 
 from keras_bert.cli import main
+from keras_bert.tasks.similarity.commands import read_sentence_groups
 
 FLAGS = "--learning-rate 3e-3 --epochs 4 --batch-size 8 --sequence-length 32 --json --debug"
 
@@ -35,6 +37,14 @@ def test_similarity_from_a_file_to_cosines(tmp_path, capsys):
     assert "(32 numbers)" in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path / "model"), str(data), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["spearman"] > 0.8
+
+
+def test_similarity_reads_a_glue_task(tmp_path):
+    head = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
+    row = "0\tmain\tf\t2012\t1\ta\tb\tthe film was good\ta fine film\t4.500\n"
+    (tmp_path / "train.tsv").write_text(head + row, encoding="utf-8")
+    rows = read_sentence_groups(Namespace(glue="STS-B"), tmp_path, "train")
+    assert [(group.texts, group.score) for group in rows] == [(("the film was good", "a fine film"), 4.5)]
 
 
 def test_choices_from_a_file_to_answers(tmp_path, capsys):

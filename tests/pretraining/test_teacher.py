@@ -106,6 +106,13 @@ def outputs_of(teacher, tokenizer=TOKENIZER, *, length=12, **options):
 # === A run ===
 
 
+@pytest.mark.usefixtures("without_xla")
+def test_a_short_run_measures_on_all_of_the_validation_text(singles, teacher, tmp_path):
+    plan = replace(TAUGHT_PLAN, steps=2, save_every=2, batch_size=4, validation_steps=3)
+    history = teach(singles, teacher, tmp_path, plan=plan, validation=singles)
+    assert history["step"] == [2] and history["val_hidden_1_3_loss"][0] > 0
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_xla")
 def test_a_student_comes_closer_and_leaves_an_ordinary_model(singles, teacher, tmp_path):

@@ -49,6 +49,8 @@ def test_it_learns_to_write(trained):
     assert result.bleu > 90 and result.rouge_l > 95 and 0 < result.loss < 0.3 and result.length == pytest.approx(1, 0.1)
     assert "ROUGE-L" in str(result) and "40 texts" in str(result)
     assert result.to_dict()["count"] == 40
+    wrong = [(source, "f f f") for source, _ in pairs]
+    assert task.evaluate(wrong, max_length=4).exact_match == 0  # what is written is held against the references
     assert task.predict("a b c") == "c b a"
     assert task.predict(["a b", "d e f"], sampler="beam", num_beams=2) == ["b a", "f e d"]
     assert "".join(task.stream("a b c")) == "c b a"

@@ -24,7 +24,7 @@ from export.quantization.learned_scales import pack_numbers
 from export.quantization.plan import learned_plan, plan_quantization
 from export.quantization.rounding import SMALLEST_TABLE, round_rows, round_weights, row_scales
 from export.quantization.statistics import token_rows
-from export.quantization.training import QuantizedTraining, keep_learned, train_quantized
+from export.quantization.training import QuantizedTraining, _round_weights, keep_learned, train_quantized
 from export.recipes import Recipe, find_recipe
 from export.runtime import load
 from export.tflite.conversion import convert
@@ -273,3 +273,16 @@ def test_other_tasks_do_not_inherit_ranges(tmp_path):
     task.quantization = None
     task.save(tmp_path)  # those of another model go
     assert keras_bert.load_task(tmp_path).quantization is None
+
+
+@pytest.mark.parametrize(("recipe", "most"), [("all_int4", 15), ("dynamic_int8", 255)])
+def test_a_trained_task_keeps_the_rounded_table_of_its_file(recipe, most):
+    config = keras_bert.BertConfig(
+        vocabulary_size=300, num_layers=1, num_heads=2, hidden_dim=64, intermediate_dim=64, max_sequence_length=16
+    )
+    assert config.vocabulary_size * config.hidden_dim >= SMALLEST_TABLE
+    model = keras_bert.bert_encoder(config, seed=1)
+    _round_weights(model, {}, find_recipe(recipe))
+    rows = to_numpy(model.get_layer("token_embedding").embeddings)
+    counts = [len(np.unique(row)) for row in rows]
+    assert max(counts) <= most and min(counts) > min(most, 60) / 2

@@ -140,6 +140,12 @@ def test_a_changed_plan_has_another_key():
 # === Costs ===
 
 
+def test_the_work_of_a_token_is_that_of_the_matrices():
+    config = BertConfig(num_layers=3, hidden_dim=64, num_heads=4, intermediate_dim=256)
+    products = 3 * (4 * 64 * 64 + 2 * 64 * 256)  # query, key, value, output; up and down
+    assert products < work_of(config) < 1.2 * products
+
+
 def test_a_student_costs_what_its_work_says():
     costs = Costs(MINILM, tokens=10_000, examples=1000, seconds_per_work=1e-9, asked=True)
     plan = ModelPlan(name="s", stage="distill", sizes=(("num_layers", 3),), training=Recipe(epochs=2))
