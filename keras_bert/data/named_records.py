@@ -5,6 +5,7 @@ that have more columns than the text, pair and label of `data/labelled_texts.py`
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -80,8 +81,10 @@ def _read_file(path: str, header: bool) -> Iterator[NamedRecord]:
         if first is None or first.cells is None:
             raise ValueError(f"{path} has no header: it is empty, or its first line is blank or broken.")
         names = [str(name).strip() for name in first.cells]
-        if twice := sorted({name for name in names if name and names.count(name) > 1}):
-            raise ValueError(f"{path} has more than one column named {', '.join(twice)}; give each a different name.")
+        if twice := sorted(name for name, count in Counter(names).items() if name and count > 1):
+            raise ValueError(
+                f"{path} has more than one column named {', '.join(twice[:8])}; give each a different name."
+            )
     for record in records:
         yield _named(path, record, names, is_table)
 

@@ -165,10 +165,42 @@ def load_manifest(directory: str) -> Manifest:
             f"{directory}/{FILE} has format {values.get('format')!r}, expected {_FORMAT}; write the examples again."
         )
     values.pop("format")
-    settings = Settings(**values.pop("settings"))
-    shards = tuple(Shard(**shard) for shard in values.pop("shards"))
+    try:
+        return _from_values(values)
+    except (TypeError, KeyError, ValueError) as error:
+        raise CorpusError(
+            f"{directory}/{FILE} is damaged, or was not written by write_examples ({error}); write the examples again."
+        ) from error
+
+
+def _from_values(values: dict[str, Any]) -> Manifest:
+    """The manifest of a file that may hold anything; a TypeError, KeyError or ValueError says what is wrong."""
+    settings = Settings(**_typed(values.pop("settings"), Settings()))
+    shards = tuple(Shard(**_typed(shard, Shard("", 0, 0, ""))) for shard in values.pop("shards"))
+    for shard in shards:
+        if shard.file in ("", ".", "..") or "/" in shard.file or "\\" in shard.file:
+            raise ValueError(f"{shard.file!r} is no name of a file beside it")
     files, bad_lines = tuple(map(tuple, values.pop("files"))), tuple(values.pop("bad_lines"))
+    empty = {"vocabulary_sha256": "", "vocabulary_size": 0, "tokenizer": {}, "counts": {}}
+    for name, example in empty.items():
+        _check_type(name, values[name], example)
+    for name in ("examples", "tokens", *values["counts"]):
+        _check_type(name, values["counts"][name], 0)
     return Manifest(settings=settings, shards=shards, files=files, bad_lines=bad_lines, **values)
+
+
+def _typed(values: Any, example: Any) -> dict[str, Any]:
+    """The fields of a dataclass, each of the type that it has in an example."""
+    _check_type(type(example).__name__, values, {})
+    for name, value in values.items():
+        _check_type(name, value, getattr(example, name, value))
+    return values
+
+
+def _check_type(name: str, value: Any, example: Any) -> None:
+    wanted = (int, float) if isinstance(example, float) else type(example)
+    if not isinstance(value, wanted) or isinstance(value, bool) != isinstance(example, bool):
+        raise TypeError(f"{name} is {_shorten(value)}; expected something like {example!r}")
 
 
 def read_json(path: str) -> dict[str, Any] | None:
@@ -179,6 +211,9 @@ def read_json(path: str) -> dict[str, Any] | None:
         return None
     try:
         with tf.io.gfile.GFile(path) as file:
-            return json.loads(file.read())
-    except (ValueError, tf.errors.OpError) as error:
+            values = json.loads(file.read())
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds {_shorten(values)}, expected an object")
+        return values
+    except (ValueError, RecursionError, tf.errors.OpError) as error:
         raise CorpusError(f"{path} cannot be read ({error}); the file is damaged: write the examples again.") from error

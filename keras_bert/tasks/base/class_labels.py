@@ -1,6 +1,7 @@
 """Check the names of classes, and turn labels into class numbers and weights."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, overload
 
@@ -31,7 +32,7 @@ def check_labels(labels: Sequence[str] | None, kind: str) -> tuple[str, ...] | N
     if len(labels) < (2 if kind == "single_label" else 1):
         raise ValueError(f"labels={list(labels)}: there is nothing to decide between; expected at least two classes.")
     if len(set(labels)) != len(labels):
-        twice = sorted({name for name in labels if labels.count(name) > 1})
+        twice = sorted(name for name, count in Counter(labels).items() if count > 1)
         raise ValueError(f"labels has {twice} more than once; expected a different name for each class.")
     return labels
 

@@ -48,7 +48,15 @@ def read_settings(directory: str | os.PathLike[str]) -> dict[str, Any]:
             f"{directory} has no {SETTINGS}, so it was not written by a task's save(). To fine-tune from a plain model "
             "directory, use from_pretrained."
         )
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(
+            f"{path} cannot be read ({error}); copy the directory again, or save the task again."
+        ) from error
+    if not isinstance(settings, dict) or not isinstance(settings.get("task"), str):
+        raise ValueError(f"{path} does not name a task; expected what a task's save() writes.")
+    return settings
 
 
 def write_settings(directory: str | os.PathLike[str], settings: dict[str, Any]) -> None:

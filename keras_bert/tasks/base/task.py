@@ -22,7 +22,7 @@ from keras_bert.tasks.base.fitting import fit_compiled, fit_recipe
 from keras_bert.tasks.base.pooling_choice import suited_pooling, with_pooling
 from keras_bert.tasks.base.quantization_ranges import FILE as RANGES
 from keras_bert.tasks.base.quantization_ranges import LearnedRanges, read_ranges, write_ranges
-from keras_bert.tasks.base.saved_tasks import read_settings, write_settings
+from keras_bert.tasks.base.saved_tasks import SETTINGS, read_settings, write_settings
 from keras_bert.tasks.base.training_method import TrainingMethod
 from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
 from keras_bert.text.tokenizer import BertTokenizer
@@ -266,7 +266,13 @@ class Task(TaskDefinition):
         task = settings.pop("task")
         if task != cls.name:
             raise ValueError(f"{directory} holds the task {task!r}, not {cls.name!r}; open it with load_task.")
-        opened = cls.from_directory(directory, settings)
+        try:
+            opened = cls.from_directory(directory, settings)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise ValueError(
+                f"{Path(directory) / SETTINGS} has settings that {cls.__name__} cannot use ({error}); copy the "
+                "directory again, or save the task again."
+            ) from error
         opened.quantization = read_ranges(directory)
         return opened
 

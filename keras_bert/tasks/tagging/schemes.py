@@ -4,6 +4,7 @@ Data comes in several schemes, and a tagger has one. Tags are read as spans (`de
 other scheme.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -110,7 +111,7 @@ def make_tags(labels: Sequence[str], scheme: str = "BIO") -> list[str]:
     if not names:
         raise ValueError(f"labels={list(labels)}: expected at least one kind of entity, such as ['PER', 'LOC'].")
     if len(set(names)) != len(names) or OUTSIDE in names:
-        wrong = sorted({name for name in names if names.count(name) > 1 or name == OUTSIDE})
+        wrong = sorted(name for name, count in Counter(names).items() if count > 1 or name == OUTSIDE)
         raise ValueError(f"labels has {wrong}; expected each kind of entity once, without 'O', or their tags.")
     parts = {"BIO": "BI", "IOB1": "BI", "BIOES": "BIES"}[scheme]
     return [OUTSIDE, *(f"{part}-{name}" for name in names for part in parts)]

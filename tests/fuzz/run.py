@@ -1,0 +1,203 @@
+"""Opens thousands of broken files of every format, and reports crashes, hangs, memory and errors that nobody can read.
+
+    python tests/fuzz/run.py                                     # every format, 200 files each
+    python tests/fuzz/run.py --targets tflite config --files 10000
+    python tests/fuzz/run.py --seconds 3600 --files 10000 --output fuzz.json
+
+Files are opened in a child process, which an audit hook watches: a file that makes it start a program, open a socket
+or write outside of its directory is a finding. So is a crash, an opening that takes more than ten seconds or a
+gigabyte, and an error of another kind than the target allows. Findings are kept in `--keep`, with the target and the
+number that names the file; the files in `tests/fuzz/found/` once broke something and are opened first.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+
+import numpy as np  # noqa: E402
+from mutations import mutate  # noqa: E402
+from targets import TARGETS  # noqa: E402
+
+FOUND = HERE / "found"
+SECONDS = 10
+BYTES = 2**30
+_FORBIDDEN = (
+    "subprocess.Popen",
+    "os.system",
+    "os.exec",
+    "os.posix_spawn",
+    "os.spawn",
+    "socket.connect",
+    "ctypes.dlopen",
+)
+
+
+def main() -> None:
+    """Fuzz what is asked for; the exit status is 1 if anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--targets", nargs="+", choices=TARGETS, default=list(TARGETS), metavar="NAME")
+    parser.add_argument("--files", type=int, default=200, help="of each format")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for all formats together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, default=Path("fuzz-findings"))
+    parser.add_argument("--output", type=Path, help="a file for the counts, as JSON")
+    arguments = parser.parse_args()
+    end, counts = time.monotonic() + arguments.seconds, {}
+    for place, name in enumerate(arguments.targets):
+        share = (end - time.monotonic()) / (len(arguments.targets) - place)
+        counts[name] = fuzz(name, arguments, time.monotonic() + share)
+        print(f"{name:<20}" + "  ".join(f"{count:>6,} {what}" for what, count in counts[name].items()), flush=True)
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any(count["found"] for count in counts.values()))
+
+
+def fuzz(name: str, arguments: argparse.Namespace, end: float) -> dict[str, int]:
+    """Open the files of a target in children, each of which goes on after the file that ended the one before."""
+    counts = {"opened": 0, "refused": 0, "found": 0}
+    numbers = [*_known(name), *range(arguments.files)]
+    place = 0
+    while place < len(numbers) and time.monotonic() < end:
+        context = multiprocessing.get_context("spawn")
+        receive, send = context.Pipe(duplex=False)
+        child = context.Process(target=_work, args=(name, numbers[place:], arguments.seed, send))
+        child.start()
+        send.close()
+        fault, ready = None, False
+        while place < len(numbers) and time.monotonic() < end:
+            if not receive.poll(SECONDS if ready else 300):
+                fault = f"took more than {SECONDS} seconds"
+                break
+            try:
+                message = receive.recv()
+            except EOFError:
+                child.join()
+                if not ready:
+                    sys.exit(f"{name}: the good file does not open; see above.")
+                fault = f"ended the process ({_signal(child.exitcode)})"
+                break
+            ready = True
+            if message == "ready":
+                continue
+            what, detail = message
+            counts[what] += 1
+            if what == "found":
+                _keep(arguments, name, numbers[place], detail)
+            place += 1
+        child.kill()
+        child.join()
+        if fault is not None:
+            counts["found"] += 1
+            _keep(arguments, name, numbers[place], fault)
+            place += 1
+    return counts
+
+
+def _known(name: str) -> list[str]:
+    return sorted(str(path) for path in FOUND.glob(f"{name}-*"))
+
+
+def _signal(status: int | None) -> str:
+    return signal.Signals(-status).name if status is not None and status < 0 else f"exit status {status}"
+
+
+def broken_file(name: str, number: int, seed: int, good: bytes) -> bytes:
+    """The bytes that a number stands for."""
+    rng = np.random.default_rng([seed, number, sum(map(ord, name))])
+    return mutate(good, TARGETS[name].kind, rng)
+
+
+def _keep(arguments: argparse.Namespace, name: str, number: int | str, fault: str) -> None:
+    print(f"{name}, {number}: {fault}", flush=True)
+    if isinstance(number, str):
+        return
+    with tempfile.TemporaryDirectory() as place:
+        good = TARGETS[name].make(Path(place)).read_bytes()
+    arguments.keep.mkdir(parents=True, exist_ok=True)
+    (arguments.keep / f"{name}-{arguments.seed}-{number}").write_bytes(broken_file(name, number, arguments.seed, good))
+    with open(arguments.keep / "findings.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps({"target": name, "number": number, "seed": arguments.seed, "fault": fault}) + "\n")
+
+
+# === In the child ===
+
+
+def _work(name: str, numbers: list, seed: int, send) -> None:
+    target = TARGETS[name]
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        path = target.make(place)
+        good = path.read_bytes()
+        target.open(path)  # the good file: imports, compilation, memory that is there to stay
+        events = _watch(place)
+        before = _peak()
+        send.send("ready")
+        for number in numbers:
+            data = Path(number).read_bytes() if isinstance(number, str) else broken_file(name, number, seed, good)
+            shutil.rmtree(place)
+            place.mkdir()
+            target.make(place).write_bytes(data)
+            events.clear()
+            what, detail = _open(target, path)
+            if events:
+                what, detail = "found", f"did {events[0]}"
+            if _peak() - before > BYTES:
+                what, detail = "found", f"took {(_peak() - before) / 2**30:.1f} GB"
+                before = _peak()
+            send.send((what, detail))
+
+
+def _open(target, path: Path) -> tuple[str, str]:
+    try:
+        target.open(path)
+    except target.errors as error:
+        if len(str(error)) < 10:
+            return "found", f"says too little: {type(error).__name__}: {error}"
+        return "refused", ""
+    except BaseException as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return "found", f"{type(error).__name__}: {str(error)[:300]} ({Path(last.filename).name}:{last.lineno})"
+    return "opened", ""
+
+
+def _peak() -> int:
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _watch(place: Path) -> list[str]:
+    """A list to which everything is added that no reader of data may do."""
+    events: list[str] = []
+    allowed = (str(place), tempfile.gettempdir(), "/dev/", "/proc/")
+
+    def hook(event: str, arguments: tuple) -> None:
+        if event in _FORBIDDEN:
+            events.append(f"{event} {arguments[:1]}")
+        elif event == "open" and isinstance(arguments[0], (str, bytes)) and arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            name = os.fsdecode(arguments[0])
+            if not os.path.abspath(name).startswith(allowed):
+                events.append(f"open {name} for writing")
+        elif event == "exec" and getattr(arguments[0], "co_filename", "").startswith(str(place)):
+            events.append(f"exec {arguments[0]}")
+
+    sys.addaudithook(hook)
+    return events
+
+
+if __name__ == "__main__":
+    main()
