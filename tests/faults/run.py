@@ -1,0 +1,189 @@
+"""Kills every long job at random moments, starts it again, and compares with a run that nobody disturbed.
+
+    python tests/faults/run.py                               # every job, 5 kills each
+    python tests/faults/run.py --kills 25 --jobs pretrain finetune --output faults.json
+    python tests/faults/run.py --signal TERM                 # a clean stop instead
+    python tests/faults/run.py --disk                        # a disk that is full at a random moment (as root)
+
+A round starts a job in an empty directory, kills it, checks what it left, starts it again, and so on until it ends by
+itself; then its directory must equal that of the undisturbed run: the same bytes where bytes are promised, weights to
+1e-5 elsewhere, no half file under its final name, and no temporary file beside the others.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "helpers"), str(HERE.parents[1])]
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
+from jobs import JOBS, difference, prepare  # noqa: E402
+
+MOST_STARTS = 40  # of a round; the last one is not disturbed
+
+
+def main() -> None:
+    """Run what is asked for; the exit status is 1 if anything was found."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="NAME")
+    parser.add_argument("--kills", type=int, default=5, help="of each job")
+    parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL")
+    parser.add_argument("--disk", action="store_true", help="fill the disk instead; needs a tmpfs, and so root")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--work", type=Path, help="keep everything here (default: a temporary directory)")
+    parser.add_argument("--output", type=Path, help="a file for the counts, as JSON")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        work = arguments.work or Path(temporary)
+        made = work / "made"
+        # Jobs are forked from a process that has imported everything, and so start at once.
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["jobs", "preloaded"])
+        if not made.exists():
+            finish(context, prepare, made)
+        counts = {name: disturb(name, made, work, context, arguments) for name in arguments.jobs}
+    if arguments.output:
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+    sys.exit(any(count["faults"] for count in counts.values()))
+
+
+def finish(context, function, *arguments) -> float:
+    """Run a function in a child to its end; the seconds it took."""
+    began = time.monotonic()
+    child = context.Process(target=function, args=arguments)
+    child.start()
+    child.join()
+    if child.exitcode:
+        raise RuntimeError(f"{getattr(function, '__name__', function)} ended with status {child.exitcode}; see above.")
+    return time.monotonic() - began
+
+
+def disturb(name: str, made: Path, work: Path, context, arguments) -> dict:
+    """All rounds of a job."""
+    job, chance = JOBS[name], random.Random(f"{arguments.seed} {name}")
+    reference = work / "references" / name
+    shutil.rmtree(reference, ignore_errors=True)
+    reference.mkdir(parents=True)
+    seconds = finish(context, run_job, name, made, reference)
+    (made / "reference").unlink(missing_ok=True)
+    (made / "reference").symlink_to(reference.resolve(), target_is_directory=True)
+    count = {"rounds": 0, "disturbed": 0, "seconds": round(seconds, 1), "faults": []}
+    disturb_round = full_disk_round if arguments.disk else killed_round
+    while count["disturbed"] < arguments.kills:
+        place = work / "place"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        left = arguments.kills - count["disturbed"]
+        done, fault = disturb_round(name, made, place, context, chance, seconds, left, arguments)
+        fault = fault or difference(job, reference, place)
+        count["rounds"] += 1
+        count["disturbed"] += done
+        if fault is not None:
+            count["faults"].append(fault)
+            print(f"{name}: {fault}", flush=True)
+            shutil.copytree(place, work / f"fault-{name}-{count['rounds']}", dirs_exist_ok=True, symlinks=True)
+    words = f"{count['disturbed']:>4} disturbed, {count['rounds']:>3} rounds, {len(count['faults'])} faults"
+    print(f"{name:<18}{words}, {seconds:.1f} s undisturbed", flush=True)
+    return count
+
+
+def killed_round(name, made, place, context, chance, seconds, left, arguments) -> tuple[int, str | None]:
+    """Starts until one comes to its end; how many were killed, and what was wrong after one of them."""
+    number = signal.SIGKILL if arguments.signal == "KILL" else signal.SIGTERM
+    done = 0
+    for start in range(MOST_STARTS):
+        child = context.Process(target=run_job, args=(name, made, place))
+        child.start()
+        if start < MOST_STARTS - 1 and done < left:
+            child.join(chance.uniform(0.02, 1.0) * seconds)
+        else:
+            child.join()
+        if child.exitcode is not None:
+            return done, None if child.exitcode == 0 else f"ended with status {child.exitcode} after {done} kills"
+        os.kill(child.pid, number)
+        child.join(60)
+        if child.exitcode is None:
+            child.kill()
+            return done, f"went on for a minute after {signal.Signals(number).name}"
+        done += 1
+        if fault := checked(context, name, made, place):
+            return done, f"after a kill: {fault}"
+    return done, f"did not end after {MOST_STARTS} starts"
+
+
+def full_disk_round(name, made, place, context, chance, seconds, left, arguments) -> tuple[int, str | None]:
+    """A small disk: the job fails there with an error, and comes to its end once there is room."""
+    need = max(64, sum(path.stat().st_size for path in (made / "reference").resolve().rglob("*") if path.is_file()))
+    size = int(need * chance.uniform(0.05, 1.3)) // 4096 * 4096 + 8192
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
+    try:
+        child = context.Process(target=_quietly, args=(name, made, place))
+        child.start()
+        child.join(600)
+        failed = child.exitcode != 0
+        if child.exitcode is None or child.exitcode < 0:
+            child.kill()
+            return 1, f"ended by signal or not at all on a disk of {size:,} bytes ({child.exitcode})"
+        fault = checked(context, name, made, place)
+        subprocess.run(["mount", "-o", "remount,size=2g", str(place)], check=True)
+        if fault is None and failed:
+            child = context.Process(target=run_job, args=(name, made, place))
+            child.start()
+            child.join()
+            fault = f"ended with status {child.exitcode} with room on the disk" if child.exitcode else None
+        kept = place.with_name("kept")
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(place, kept, symlinks=True)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+    shutil.rmtree(place)
+    kept.rename(place)
+    return 1, fault
+
+
+def run_job(name: str, made: Path, place: Path) -> None:
+    """Run a job, in a child."""
+    JOBS[name].run(made, place)
+
+
+def _quietly(name, made, place) -> None:
+    """The error of a full disk is expected; only its traceback is left out."""
+    try:
+        run_job(name, made, place)
+    except Exception as error:
+        print(f"  on a full disk: {type(error).__name__}: {str(error)[:160]}", flush=True)
+        sys.exit(3)
+
+
+def checked(context, name, made, place) -> str | None:
+    """What the job's own check says, in a child, for it opens models."""
+    receive, send = context.Pipe(duplex=False)
+    child = context.Process(target=_check, args=(name, made, place, send))
+    child.start()
+    send.close()
+    try:
+        return receive.recv()
+    except EOFError:
+        return "what is there cannot be opened"
+    finally:
+        child.join()
+
+
+def _check(name, made, place, send) -> None:
+    send.send(JOBS[name].check(made, place))
+
+
+if __name__ == "__main__":
+    main()
