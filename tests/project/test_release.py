@@ -3,7 +3,9 @@
 import ast
 import configparser
 import functools
+import hashlib
 import importlib
+import os
 import re
 import shutil
 import subprocess
@@ -203,6 +205,31 @@ def test_sdist_can_be_built_from(built):
     assert {"setup.py", "pyproject.toml", "README.md", "LICENSE", "keras_bert/py.typed"} <= names
 
 
+def test_two_builds_give_the_same_wheel(built, tmp_path):
+    def wheel(name):
+        source = tmp_path / name
+        shutil.copytree(built[0].parents[1] / "source", source)
+        for leftover in (source / "build", *source.glob("*.egg-info")):
+            shutil.rmtree(leftover, ignore_errors=True)
+        command = [
+            sys.executable,
+            "-m",
+            "build",
+            "--no-isolation",
+            "--wheel",
+            "--outdir",
+            str(source / "out"),
+            str(source),
+        ]
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        (found,) = (source / "out").glob("*.whl")
+        return hashlib.sha256(found.read_bytes()).hexdigest()
+
+    assert wheel("one") == wheel("two")
+
+
 # === Files beside the code ===
 
 
@@ -218,6 +245,10 @@ def test_citation_and_workflow_fit_the_package():
     targets = {word for step in steps for word in re.findall(r"make (\w+)", step)}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert targets >= {"lint", "test"} and all(f"\n{target}:" in makefile for target in targets)
+    actions = [step["uses"] for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
+    assert actions and all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions)
+    assert set(workflow["jobs"]["publish"]["needs"]) == {"lint", "test", "build", "check"}
+    assert workflow["permissions"] == {"contents": "read"}  # nothing may write but what says so
     from keras_bert.checkpoint.hub import INSTALLED
 
     for weights in INSTALLED.values():
