@@ -51,7 +51,7 @@ EXTRAS["dev"] += ["tf-keras>=2.21,<2.22", "dm-tree>=0.1.8", "six"]
 EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS["serving"] + EXTRAS["docs"]
 # Types, the release, and the notebooks, which the tests execute.
 EXTRAS["dev"] += ["mypy>=2.4,<3", "build>=1.2", "setuptools>=68", "pyyaml>=6"]
-EXTRAS["dev"] += ["nbclient>=0.10", "nbformat>=5", "ipykernel>=6"]
+EXTRAS["dev"] += ["nbclient>=0.10", "nbformat>=5", "ipykernel>=6", "hypothesis>=6.100"]
 EXTRAS["dev"] += EXTRAS["generate"] + EXTRAS["completion"]
 
 setup(
