@@ -114,7 +114,7 @@ def test_a_saved_directory_imports_nothing(tmp_path, capsys):
             load_task(place)
     (place / SETTINGS).write_text("{}", encoding="utf-8")
     assert main(["predict", str(place), "a text"]) == 1
-    assert "The task None is unknown" in capsys.readouterr().err
+    assert "does not name a task; expected what a task's save() writes" in capsys.readouterr().err
 
 
 def test_registering_twice():
