@@ -151,17 +151,17 @@ def test_transformers_opens_the_student(singles, teacher, tmp_path):
     np.testing.assert_allclose(ours[visible], theirs[visible], atol=1e-4)
 
 
-@pytest.mark.slow
+OTHER_MIXTURES = [
+    {"cache_gb": 0, "relations": 1.0, "device": "cpu:0"},
+    {"hidden": 0.0, "sentence": 0.0, "relations": 1.0, "relation_heads": 8, "relation_layers": (1, 2)},
+    {"hidden_layers": ((0, 0), (1, 3)), "token_table": "embeddings"},
+    {"start": "random", "hidden": 0.0},
+]
+
+
 @pytest.mark.usefixtures("without_xla")
 @pytest.mark.parametrize(
-    "options",
-    [
-        {"mlm": 1.0},
-        {"cache_gb": 0, "relations": 1.0, "device": "cpu:0"},
-        {"hidden": 0.0, "sentence": 0.0, "relations": 1.0, "relation_heads": 8, "relation_layers": (1, 2)},
-        {"hidden_layers": ((0, 0), (1, 3)), "token_table": "embeddings"},
-        {"start": "random", "hidden": 0.0},
-    ],
+    "options", [{"mlm": 1.0}, *(pytest.param(options, marks=pytest.mark.slow) for options in OTHER_MIXTURES)]
 )
 def test_every_mixture_of_losses_trains(examples, teacher, tmp_path, options):
     history = teach(examples, teacher, tmp_path, plan=SHORT, **options)
