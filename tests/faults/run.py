@@ -1,9 +1,12 @@
-"""Kills every long job at random moments, starts it again, and compares with a run that nobody disturbed.
+"""Disturbs every long job at random moments, starts it again, and compares with a run that nobody disturbed.
 
     python tests/faults/run.py                               # every job, 5 kills each
-    python tests/faults/run.py --kills 25 --jobs pretrain finetune --output faults.json
-    python tests/faults/run.py --signal TERM                 # a clean stop instead
-    python tests/faults/run.py --disk                        # a disk that is full at a random moment (as root)
+    python tests/faults/run.py --times 25 --jobs pretrain finetune --output faults.json
+    python tests/faults/run.py --fault term                  # SIGTERM instead of SIGKILL
+    python tests/faults/run.py --fault full-disk             # full at a random moment; as root
+    python tests/faults/run.py --fault read-only             # a directory that cannot be written; as root
+    python tests/faults/run.py --fault clock                 # killed, and the clock is a day behind at the next start
+    python tests/faults/run.py --fault two-processes         # started twice on one directory
 
 A round starts a job in an empty directory, kills it, checks what it left, starts it again, and so on until it ends by
 itself; then its directory must equal that of the undisturbed run: the same bytes where bytes are promised, weights to
@@ -11,6 +14,7 @@ itself; then its directory must equal that of the undisturbed run: the same byte
 """
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -21,25 +25,27 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "helpers"), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE), str(HERE.parent / "helpers"), str(HERE.parents[1]), str(HERE.parents[1] / "benchmarks")]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 from jobs import JOBS, difference, prepare  # noqa: E402
+from record import provenance  # noqa: E402
 
 MOST_STARTS = 40  # of a round; the last one is not disturbed
+REFUSED = 3  # the status of a job that ended with an error
 
 
 def main() -> None:
     """Run what is asked for; the exit status is 1 if anything was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="NAME")
-    parser.add_argument("--kills", type=int, default=5, help="of each job")
-    parser.add_argument("--signal", choices=("KILL", "TERM"), default="KILL")
-    parser.add_argument("--disk", action="store_true", help="fill the disk instead; needs a tmpfs, and so root")
+    parser.add_argument("--fault", choices=ROUNDS, default="kill")
+    parser.add_argument("--times", type=int, default=5, help="that each job is disturbed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, help="keep everything here (default: a temporary directory)")
     parser.add_argument("--output", type=Path, help="a file for the counts, as JSON")
@@ -55,7 +61,8 @@ def main() -> None:
         counts = {name: disturb(name, made, work, context, arguments) for name in arguments.jobs}
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+        found = {**provenance("tensorflow", "keras"), "fault": arguments.fault, "jobs": counts}
+        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(count["faults"] for count in counts.values()))
 
 
@@ -80,13 +87,13 @@ def disturb(name: str, made: Path, work: Path, context, arguments) -> dict:
     (made / "reference").unlink(missing_ok=True)
     (made / "reference").symlink_to(reference.resolve(), target_is_directory=True)
     count = {"rounds": 0, "disturbed": 0, "seconds": round(seconds, 1), "faults": []}
-    disturb_round = full_disk_round if arguments.disk else killed_round
-    while count["disturbed"] < arguments.kills:
+    disturb_round = ROUNDS[arguments.fault]
+    while count["disturbed"] < arguments.times:
         place = work / "place"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        left = arguments.kills - count["disturbed"]
-        done, fault = disturb_round(name, made, place, context, chance, seconds, left, arguments)
+        left = arguments.times - count["disturbed"]
+        done, fault = disturb_round(name, made, place, context, chance, seconds, left)
         fault = fault or difference(job, reference, place)
         count["rounds"] += 1
         count["disturbed"] += done
@@ -99,12 +106,17 @@ def disturb(name: str, made: Path, work: Path, context, arguments) -> dict:
     return count
 
 
-def killed_round(name, made, place, context, chance, seconds, left, arguments) -> tuple[int, str | None]:
-    """Starts until one comes to its end; how many were killed, and what was wrong after one of them."""
-    number = signal.SIGKILL if arguments.signal == "KILL" else signal.SIGTERM
+# === Rounds ===
+# Each gives how often the job was disturbed, and what was wrong, if anything was.
+
+
+def killed_round(
+    name, made, place, context, chance, seconds, left, number=signal.SIGKILL, target=None
+) -> tuple[int, str | None]:
+    """Starts until one comes to its end."""
     done = 0
     for start in range(MOST_STARTS):
-        child = context.Process(target=run_job, args=(name, made, place))
+        child = context.Process(target=target or run_job, args=(name, made, place))
         child.start()
         if start < MOST_STARTS - 1 and done < left:
             child.join(chance.uniform(0.02, 1.0) * seconds)
@@ -123,34 +135,101 @@ def killed_round(name, made, place, context, chance, seconds, left, arguments) -
     return done, f"did not end after {MOST_STARTS} starts"
 
 
-def full_disk_round(name, made, place, context, chance, seconds, left, arguments) -> tuple[int, str | None]:
+def terminated_round(*arguments) -> tuple[int, str | None]:
+    """Starts that are asked to stop, until one comes to its end."""
+    return killed_round(*arguments, number=signal.SIGTERM)
+
+
+def clock_round(name, made, place, context, chance, seconds, left) -> tuple[int, str | None]:
+    """Kills, after each of which the clock is a day behind what the files say."""
+    return killed_round(name, made, place, context, chance, seconds, left, target=run_with_an_old_clock)
+
+
+def two_processes_round(name, made, place, context, chance, seconds, left) -> tuple[int, str | None]:
+    """Two at once on one directory: each ends well or is refused, and what is there in the end is right."""
+    children = [context.Process(target=_quietly, args=(name, made, place)) for _ in range(2)]
+    for child in children:
+        child.start()
+        time.sleep(chance.uniform(0.0, 0.5) * seconds)
+    for child in children:
+        child.join()
+    ends = [child.exitcode for child in children]
+    if any(status not in (0, REFUSED) for status in ends):
+        return 1, f"two at once ended with status {ends}"
+    if fault := checked(context, name, made, place):
+        return 1, f"after two at once: {fault}"
+    if 0 not in ends:
+        return 1, "two at once refused each other, and nobody did the work"
+    return 1, None
+
+
+def read_only_round(name, made, place, context, chance, seconds, left) -> tuple[int, str | None]:
+    """A directory that cannot be written: the job is refused with an error and comes to its end once it can."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", str(place)], check=True)
+    with unmounted_at_the_end(place):
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        child = context.Process(target=_quietly, args=(name, made, place))
+        child.start()
+        child.join()
+        subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
+        fault = None if child.exitcode == REFUSED else f"ended with status {child.exitcode} in a read-only directory"
+        if fault is None:
+            fault = run_to_the_end(context, name, made, place)
+    return 1, fault
+
+
+def full_disk_round(name, made, place, context, chance, seconds, left) -> tuple[int, str | None]:
     """A small disk: the job fails there with an error, and comes to its end once there is room."""
     need = max(64, sum(path.stat().st_size for path in (made / "reference").resolve().rglob("*") if path.is_file()))
     size = int(need * chance.uniform(0.05, 1.3)) // 4096 * 4096 + 8192
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
-    try:
+    with unmounted_at_the_end(place):
         child = context.Process(target=_quietly, args=(name, made, place))
         child.start()
         child.join(600)
-        failed = child.exitcode != 0
         if child.exitcode is None or child.exitcode < 0:
             child.kill()
             return 1, f"ended by signal or not at all on a disk of {size:,} bytes ({child.exitcode})"
         fault = checked(context, name, made, place)
         subprocess.run(["mount", "-o", "remount,size=2g", str(place)], check=True)
-        if fault is None and failed:
-            child = context.Process(target=run_job, args=(name, made, place))
-            child.start()
-            child.join()
-            fault = f"ended with status {child.exitcode} with room on the disk" if child.exitcode else None
-        kept = place.with_name("kept")
+        if fault is None and child.exitcode != 0:
+            fault = run_to_the_end(context, name, made, place)
+    return 1, fault
+
+
+ROUNDS = {
+    "kill": killed_round,
+    "term": terminated_round,
+    "full-disk": full_disk_round,
+    "read-only": read_only_round,
+    "clock": clock_round,
+    "two-processes": two_processes_round,
+}
+
+
+@contextlib.contextmanager
+def unmounted_at_the_end(place: Path) -> Iterator[None]:
+    """Keep what is on the small disk that is mounted there, without the disk."""
+    kept = place.with_name("kept")
+    try:
+        yield
         shutil.rmtree(kept, ignore_errors=True)
         shutil.copytree(place, kept, symlinks=True)
     finally:
         subprocess.run(["umount", str(place)], check=True)
     shutil.rmtree(place)
     kept.rename(place)
-    return 1, fault
+
+
+# === In children ===
+
+
+def run_to_the_end(context, name, made, place) -> str | None:
+    """Start a job once more, now that nothing is in its way."""
+    child = context.Process(target=run_job, args=(name, made, place))
+    child.start()
+    child.join()
+    return f"ended with status {child.exitcode} once nothing was in its way" if child.exitcode else None
 
 
 def run_job(name: str, made: Path, place: Path) -> None:
@@ -158,13 +237,21 @@ def run_job(name: str, made: Path, place: Path) -> None:
     JOBS[name].run(made, place)
 
 
+def run_with_an_old_clock(name: str, made: Path, place: Path) -> None:
+    """Run a job when all files are a day from now: as if the clock had been set back since they were written."""
+    now = time.time()
+    for path in place.rglob("*"):
+        os.utime(path, (now + 86400, now + 86400))
+    run_job(name, made, place)
+
+
 def _quietly(name, made, place) -> None:
-    """The error of a full disk is expected; only its traceback is left out."""
+    """An error is expected; only its traceback is left out."""
     try:
         run_job(name, made, place)
     except Exception as error:
-        print(f"  on a full disk: {type(error).__name__}: {str(error)[:160]}", flush=True)
-        sys.exit(3)
+        print(f"  {name}: {type(error).__name__}: {' '.join(str(error).split())[:160]}", flush=True)
+        sys.exit(REFUSED)
 
 
 def checked(context, name, made, place) -> str | None:

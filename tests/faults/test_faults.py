@@ -12,15 +12,15 @@ def disturb(place, *arguments):
     command = [sys.executable, str(ROOT / "tests/faults/run.py"), "--output", str(place / "counts.json"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return json.loads((place / "counts.json").read_text(encoding="utf-8"))
+    return json.loads((place / "counts.json").read_text(encoding="utf-8"))["jobs"]
 
 
 def test_the_quickest_job_survives_kills(tmp_path):
-    counts = disturb(tmp_path, "--jobs", "vocabulary", "--kills", "3")
+    counts = disturb(tmp_path, "--jobs", "vocabulary", "--times", "3")
     assert counts["vocabulary"]["disturbed"] >= 3
 
 
 @pytest.mark.slow
 def test_every_job_survives_a_kill(tmp_path):
-    counts = disturb(tmp_path, "--kills", "1")
+    counts = disturb(tmp_path, "--times", "1")
     assert len(counts) == 12 and all(count["disturbed"] >= 1 for count in counts.values())

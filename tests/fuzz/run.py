@@ -27,10 +27,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1])]
+sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "benchmarks")]
 
 import numpy as np  # noqa: E402
 from mutations import mutate  # noqa: E402
+from record import provenance  # noqa: E402
 from targets import TARGETS  # noqa: E402
 
 FOUND = HERE / "found"
@@ -64,7 +65,8 @@ def main() -> None:
         print(f"{name:<20}" + "  ".join(f"{count:>6,} {what}" for what, count in counts[name].items()), flush=True)
     if arguments.output:
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(counts, indent=1) + "\n", encoding="utf-8")
+        found = {**provenance("tensorflow", "keras"), "formats": counts}
+        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     sys.exit(any(count["found"] for count in counts.values()))
 
 
