@@ -6,7 +6,6 @@ manifest fits is complete.
 
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -21,6 +20,7 @@ from export.deployment.report import report_page
 from export.deployment.result import Deployment
 from export.search.data import DeploymentData
 from export.serving.saving import save_serving
+from keras_bert.system.atomic_files import temporary_directory
 from keras_bert.tasks.base.task import Task
 
 _GOLDEN = 20
@@ -38,10 +38,7 @@ def write_deployment(result: Deployment, task: Task, file: Path, data: Deploymen
         proof: The measurements of the chosen file.
     """
     directory = result.directory
-    directory.mkdir(parents=True, exist_ok=True)
-    place = directory / f".new-{secrets.token_hex(4)}"
-    try:
-        place.mkdir()
+    with temporary_directory(directory, ".new-") as place:
         shutil.copyfile(file, place / "model.tflite")
         task.save(place / "keras")
         _write_words(place / "vocab.txt", task.tokenizer.vocabulary)
@@ -55,8 +52,6 @@ def write_deployment(result: Deployment, task: Task, file: Path, data: Deploymen
         (place / "model_card.md").write_text(model_card(result, task, data, proof), encoding="utf-8")
         write_manifest(place, _facts(result, task))
         _move_all(place, directory)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _name(directory: Path) -> str:

@@ -6,10 +6,9 @@ so that a server never sees half a model. The graph is built in `serving/signatu
 `serving/files.py`.
 """
 
+import contextlib
 import os
 import re
-import secrets
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from export.serving.signatures import Signature, build_signatures
 from export.serving.tasks import expect, find_served
 from export.tasks.base.definition import PREDICT
 from export.tasks.base.float_model import check_backend
-from keras_bert.system.atomic_files import sync, write_whole
+from keras_bert.system.atomic_files import sync, temporary_directory, write_whole
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack
 
@@ -90,8 +89,8 @@ def save_serving(
     rows = _warmup_rows(task_model, warmup_texts)
     signatures = build_signatures(task_model, forms, decodings)
     requests = warmup_requests(task_model, signatures, rows)
-    partial = _make_partial(target)
-    try:
+    with contextlib.ExitStack() as stack:
+        partial = _make_partial(target, stack)
         _write_graph(signatures, partial)
         described, max_error = _read_back(task_model, signatures, partial, rows)
         (partial / "assets.extra").mkdir()
@@ -101,8 +100,6 @@ def save_serving(
         _write_text(partial / "README.md", readme(task_model, name, signatures, signature_table(described)))
         _write_batching(target.parent / "batching.config", batching_file(batch_sizes))
         _publish(partial, target)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)  # it is renamed already if all went well
     num_bytes = sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
     return ServingArtifact(target, name, version, described, num_bytes, len(requests), max_error)
 
@@ -174,16 +171,14 @@ def _warmup_rows(task: Task, texts: Any) -> list[tuple[str, str]]:
 # === Writing ===
 
 
-def _make_partial(target: Path) -> Path:
+def _make_partial(target: Path, stack: contextlib.ExitStack) -> Path:
     """Make a directory beside the target, with a name that servers do not take for a version."""
-    partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.partial"
     try:
-        partial.mkdir(parents=True)
+        return stack.enter_context(temporary_directory(target.parent, f".{target.name}.", ".partial"))
     except OSError as error:
         raise OSError(
             f"{target.parent} cannot be written ({error.strerror}); choose a directory that you can write to."
         ) from error
-    return partial
 
 
 def _write_graph(signatures: dict[str, Signature], directory: Path) -> None:

@@ -4,12 +4,11 @@ import contextlib
 import json
 import os
 import shutil
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_bert.system.atomic_files import sync, write_whole
+from keras_bert.system.atomic_files import sync, temporary_directory, write_whole
 
 # A directory of new files that are complete but not yet moved, and in it the names of files that they replace.
 _WAITING, _STALE = ".keras_bert_new", ".stale.json"
@@ -62,9 +61,7 @@ def written_whole(directory: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
     place = directory if directory.is_dir() else directory.parent
     place.mkdir(parents=True, exist_ok=True)
     # Not tempfile.mkdtemp: other users could not read its directory, and so not the model's.
-    partial = place / f".{directory.name}.{uuid.uuid4().hex[:8]}.partial"
-    partial.mkdir()
-    try:
+    with temporary_directory(place, f".{directory.name}.", ".partial") as partial:
         yield partial
         for file in partial.rglob("*"):
             sync(file)
@@ -76,8 +73,6 @@ def written_whole(directory: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
             finish_writing(directory)
         else:
             partial.rename(directory)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def finish_writing(directory: Path) -> None:

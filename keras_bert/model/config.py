@@ -114,10 +114,13 @@ class BertConfig:
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
-        """Return a published size by name (`tiny`, `mini`, `small`, `medium`, `base`, `large`), with changes."""
-        if name not in PRESETS:
-            raise ValueError(f"No preset is called {name!r}; choose one of {', '.join(PRESETS)}.")
-        return cls.from_dict({**PRESETS[name], **changes})
+        """Return a size by name, with changes.
+
+        The name is that of a published size (`tiny`, `mini`, `small`, `medium`, `base`, `large`), or the blocks and
+        the width, such as `4x320`: heads of 64, and four times the width inside the feed-forward part.
+        """
+        sizes = PRESETS.get(name) or _sizes_by_numbers(name)
+        return cls.from_dict({**sizes, **changes})
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "BertConfig":
@@ -152,6 +155,20 @@ class BertConfig:
     def replace(self, **changes: Any) -> "BertConfig":
         """Return a copy with some fields changed."""
         return self.from_dict({**self.to_dict(), **changes})
+
+
+def _sizes_by_numbers(name: str) -> dict[str, int]:
+    """Return the sizes that a name such as `4x320` stands for."""
+    blocks, _, width = str(name).partition("x")
+    # Nine digits are far above any size; more could take long to convert.
+    if not (blocks.isdecimal() and width.isdecimal() and len(name) < 10 and int(blocks) and int(width)):
+        raise ValueError(
+            f"No preset is called {name!r}; choose one of {', '.join(PRESETS)}, or blocks and width such as 4x320."
+        )
+    if int(width) % 64:
+        raise ValueError(f"The width of {name!r} is {int(width)}; expected a multiple of 64, for heads of 64 each.")
+    sizes = {"num_layers": int(blocks), "hidden_dim": int(width)}
+    return {**sizes, "num_heads": int(width) // 64, "intermediate_dim": 4 * int(width)}
 
 
 _SIZES = (

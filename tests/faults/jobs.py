@@ -149,7 +149,9 @@ def _serve(made: Path, place: Path) -> None:
     import export
     import keras_bert
 
-    export.save_serving(keras_bert.load_task(made / "task"), place / "served")
+    # A version that is there is whole, and saving over it is refused: a server may be using it.
+    if not (place / "served" / "1").exists():
+        export.save_serving(keras_bert.load_task(made / "task"), place / "served")
 
 
 def _deploy(made: Path, place: Path) -> None:
@@ -167,6 +169,7 @@ def _save_over(made: Path, place: Path) -> None:
     import keras_bert
 
     if not (place / "model").exists():
+        shutil.rmtree(place / "copying", ignore_errors=True)
         shutil.copytree(made / "old", place / "copying")
         (place / "copying").rename(place / "model")
     new = keras_bert.load_task(made / "task")

@@ -161,7 +161,9 @@ def _safetensors(data: bytes, rng: np.random.Generator) -> bytes:
     header, rest = data[8 : 8 + size], data[8 + size :]
     if rng.random() < 0.2:
         return (
-            int(rng.choice(np.array([0, 1, size - 1, size + 1, 2**40, 2**63], dtype=object))).to_bytes(8, "little")
+            int(rng.choice(np.array([0, 1, max(size - 1, 0), size + 1, 2**40, 2**63], dtype=object))).to_bytes(
+                8, "little"
+            )
             + data[8:]
         )
     changed = _json(header, rng)

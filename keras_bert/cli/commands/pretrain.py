@@ -34,7 +34,8 @@ def add(commands: Any) -> None:
 
 
 def _add_model_arguments(group: Any) -> None:
-    group.add_argument("--size", choices=SIZES, default="mini", help="default: %(default)s")
+    sizes = f"{', '.join(SIZES)}, or blocks and width such as 4x320 (default: %(default)s)"
+    group.add_argument("--size", default="mini", metavar="SIZE", help=sizes)
     group.add_argument("--vocabulary", type=Path, help="a vocab.txt; without it one is learned from the files")
     group.add_argument(
         "--vocabulary-size", type=int, metavar="N", help="tokens to learn (default: 8000), or to keep of a teacher's"
