@@ -33,6 +33,9 @@ function bars(rows) {
   });
 }
 
+// A colour for each label, the same every time.
+const hue = (label) => [...label].reduce((sum, letter) => (sum * 31 + letter.charCodeAt(0)) % 360, 200);
+
 // Places count characters as Python does, so that an emoji is one.
 function marked(text, spans) {
   const characters = Array.from(text);
@@ -42,7 +45,8 @@ function marked(text, spans) {
     if (span.start < done || span.end <= span.start) continue;
     parts.push(characters.slice(done, span.start).join(""));
     const mark = make("mark", "", characters.slice(span.start, span.end).join(""));
-    if (span.label) mark.append(make("small", "", `${span.label} ${percent(span.probability)}`));
+    mark.style.setProperty("--hue", hue(span.label));
+    mark.append(make("small", "", `${span.label} ${percent(span.probability)}`));
     parts.push(mark);
     done = span.end;
   }
@@ -131,6 +135,14 @@ async function ask(event) {
   }
 }
 
+// A link such as /#text=A%20film fills the fields and asks. What follows # is never sent to a server as an address.
+function askGiven() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  const fields = [...document.querySelectorAll("#fields textarea")].filter((field) => given.has(field.name));
+  for (const field of fields) field.value = given.get(field.name);
+  if (fields.length) at("form").requestSubmit();
+}
+
 async function begin() {
   try {
     about = await (await fetch("about.json")).json();
@@ -160,7 +172,7 @@ async function begin() {
     }
   });
   at("form").addEventListener("submit", ask);
-  return null;
+  return askGiven();
 }
 
 begin();
