@@ -22,6 +22,7 @@ from export.server.versions import Version, Versions
 from export.server.work import Job, WorkQueue
 
 _POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'"
+_QUICK = 0.1  # seconds
 _HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 _PAGE = {
     "": ("page.html", "text/html; charset=utf-8"),
@@ -88,19 +89,31 @@ class Service:
     async def _result(self, job: Job, request: Request) -> Any:
         """Wait for a job, while the client waits and no longer than the time-out."""
         result = asyncio.wrap_future(job.future)
-        gone = asyncio.ensure_future(_disconnected(request))
         try:
-            await asyncio.wait((result, gone), timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED)
-            if result.done():
-                return result.result()
-            if gone.done():
-                raise ClientDisconnect
-            raise RequestError(504, f"The answer took more than {self.limits.timeout:g} seconds; send fewer texts.")
+            # Most answers are quick, and whether the client is still there is not asked for them: it costs as much as
+            # all the rest of a request.
+            await asyncio.wait((result,), timeout=_QUICK)
+            if not result.done():
+                await self._watch(result, request)
+            return result.result()
         finally:
-            gone.cancel()
             if not result.done():
                 self.work.drop(job)
                 result.cancel()
+
+    async def _watch(self, result: Any, request: Request) -> None:
+        """Wait for an answer that takes longer; raise an error if it takes too long, or the client is gone."""
+        gone = asyncio.ensure_future(_disconnected(request))
+        try:
+            await asyncio.wait(
+                (result, gone), timeout=self.limits.timeout - _QUICK, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            gone.cancel()
+        if not result.done():
+            if gone.done() and not gone.cancelled():
+                raise ClientDisconnect
+            raise RequestError(504, f"The answer took more than {self.limits.timeout:g} seconds; send fewer texts.")
 
 
 async def _disconnected(request: Request) -> None:
@@ -122,13 +135,13 @@ def make_app(service: Service) -> Starlette:
         places = ("/v1/models/{target}", "/v1/models/{name}/versions/{target}")
         return [_route(service, f"{place}{suffix}", answer, methods) for place in places]
 
-    routes = [
+    routes = [  # those that are asked most come first
+        *model("", _post_model, ["POST"]),
+        _route(service, "/v1/embeddings", _embeddings, ["POST"]),
         _route(service, "/healthz", _health, ["GET"]),
         _route(service, "/metrics", _metrics, ["GET"]),
-        _route(service, "/v1/embeddings", _embeddings, ["POST"]),
         _route(service, "/v1/models", _list_models, ["GET"]),
         *model("/metadata", _metadata, ["GET"]),
-        *model("", _post_model, ["POST"]),
         *model("", _status, ["GET"]),
         _route(service, "/about.json", _about, ["GET"]),
         *(_route(service, f"/{path}", _page_file(*what), ["GET"]) for path, what in _PAGE.items()),

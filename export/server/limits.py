@@ -13,7 +13,7 @@ class Limits:
         max_characters: Characters of a text.
         max_queue: Texts that wait; a request beyond them is refused with 503.
         timeout: Seconds in which a request has to be answered.
-        client_timeout: Seconds that a client has to send a request, and to take each part of its answer.
+        client_timeout: Seconds that a client has to send a request, and to take its answer.
         shutdown_timeout: Seconds for finishing requests when the server is stopped.
 
     Example:

@@ -1,6 +1,5 @@
 """Read the bodies of requests: limits, JSON, rows of strings. What is wrong becomes a `RequestError`."""
 
-import asyncio
 import base64
 import binascii
 from collections.abc import Mapping, Sequence
@@ -17,13 +16,10 @@ async def read_json(request: Request, limits: Limits) -> dict[str, Any]:
     """Read the body of a request as a JSON object.
 
     Args:
-        request: The request.
-        limits: The most bytes, and the seconds that the client has to send them.
+        request: The request. `protocol.py` ends it if it does not come in time.
+        limits: The most bytes.
     """
-    try:
-        body = await asyncio.wait_for(_read_body(request, limits.max_body), limits.client_timeout)
-    except asyncio.TimeoutError:
-        raise RequestError(408, f"The body did not arrive within {limits.client_timeout:g} seconds.") from None
+    body = await _read_body(request, limits.max_body)
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -52,6 +52,7 @@ def serve(
         lifespan="on",
         log_config=None,
         access_log=False,
+        proxy_headers=False,
         server_header=False,
         timeout_keep_alive=max(5, int(limits.client_timeout)),
         timeout_graceful_shutdown=max(1, int(limits.shutdown_timeout)),

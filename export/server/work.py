@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any
 
 from export.server.limits import RequestError
@@ -38,6 +39,11 @@ class Job:
         """The next chunk, with its number. Called by one thread at a time."""
         number, self._next = self._next, self._next + 1
         return number, self._items[number * self._chunk : (number + 1) * self._chunk]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return len(self._results)
 
     @property
     def waiting(self) -> int:
@@ -78,7 +84,9 @@ class WorkQueue:
     def __init__(self, num_threads: int, *, max_waiting: int, watch: Callable[[float], None] | None = None):
         self.num_threads, self._max_waiting, self._watch = num_threads, max_waiting, watch
         self._jobs: deque[Job] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        # A token for each chunk; those of dropped requests find nothing to do. `None` ends a thread.
+        self._tokens: SimpleQueue[bool | None] = SimpleQueue()
         self._waiting, self._is_closed, self._seconds = 0, False, 0.005  # for a text, about
         self._threads = [
             threading.Thread(target=self._work, args=(number,), name=f"interpreter-{number}", daemon=True)
@@ -100,7 +108,7 @@ class WorkQueue:
             items: The texts or rows; at least one.
         """
         job = Job(run, items, max(1, min(_CHUNK, math.ceil(len(items) / self.num_threads))))
-        with self._changed:
+        with self._lock:
             if self._is_closed:
                 raise RequestError(503, "The server is shutting down.", 1)
             if self._waiting + len(items) > self._max_waiting:
@@ -108,12 +116,13 @@ class WorkQueue:
                 raise RequestError(503, f"{self._waiting} texts are waiting already; try again later.", seconds)
             self._jobs.append(job)
             self._waiting += len(items)
-            self._changed.notify(self.num_threads if len(items) > 1 else 1)
+            for _ in range(job.chunks):
+                self._tokens.put(True)
         return job
 
     def drop(self, job: Job) -> None:
         """Take a request out of the queue, because nobody waits for its answer any more."""
-        with self._changed:
+        with self._lock:
             job.is_dropped = True
             if job in self._jobs:
                 self._jobs.remove(job)
@@ -121,14 +130,17 @@ class WorkQueue:
 
     def close(self) -> None:
         """Finish what waits, refuse what comes, and end the threads."""
-        with self._changed:
+        with self._lock:
             self._is_closed = True
-            self._changed.notify_all()
+            for _ in self._threads:
+                self._tokens.put(None)  # after the tokens of all that waits
         for thread in self._threads:
             thread.join()
 
     def _work(self, thread: int) -> None:
-        while (taken := self._take()) is not None:
+        while self._tokens.get() is not None:
+            if (taken := self._take()) is None:
+                continue
             job, number, items = taken
             start = time.monotonic()
             job.do(thread, number, items)
@@ -136,12 +148,10 @@ class WorkQueue:
             self._seconds += 0.05 * ((time.monotonic() - start) / len(items) - self._seconds)
 
     def _take(self) -> tuple[Job, int, Sequence[Any]] | None:
-        """A chunk of the first request, which goes to the end of the queue; `None` when all is done."""
-        with self._changed:
-            while not self._jobs:
-                if self._is_closed:
-                    return None
-                self._changed.wait()
+        """A chunk of the first request, which goes to the end of the queue; `None` where it was dropped."""
+        with self._lock:
+            if not self._jobs:
+                return None
             job = self._jobs.popleft()
             number, items = job.take()
             self._waiting -= len(items)
