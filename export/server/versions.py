@@ -21,6 +21,7 @@ from export.server.source import Found, Source
 from export.tasks.base.definition import ExportedTask
 from export.tasks.base.registry import find_export
 from export.tasks.base.served_file import FORMS, Columns, ServedFile
+from keras_bert.system.mapped_files import release_mapped
 
 # === One version ===
 
@@ -75,6 +76,7 @@ def open_version(number: int, path: Path, num_threads: int, *, threads_each: int
         runtimes = (first, *(first.another() for _ in range(num_threads - 1)))
         served = find_export(first.metadata.task).served_file(first.reader)
         samples = [_sample(runtime, served) for runtime in runtimes]  # also prepares each interpreter
+        release_mapped(copy)  # the matrices, which each interpreter has packed for the processor
     # The files are mapped into memory, and stay until the interpreters are gone.
     return Version(number, runtimes, served, samples[0])
 
