@@ -8,14 +8,16 @@ DIR holds `glue/SST-2/`. Contenders (`inference_contenders.py`): our recipes by 
 BertTextClassifier by `model.export(format="litert")` at a fixed 128, float32) and `hub_int8` (the same with the
 converter's dynamic range quantization); `ort` and `ort_int8` (ONNX Runtime; dynamic int8 with right products,
 `session.x64quantprecision=1`), `ort_int8_plain` (the same as it comes: right and faster where the processor has VNNI,
-wrong where it has not), `openvino` and `torch` (float32). Files are built once, into `--files`, and found there
-again; each measurement is a process of its own that loads what an app would load. Rounds go around all contenders, so
-that a busy minute hits all alike; the best round counts. What is not installed is left out with a word.
-Peers: pip install onnx onnxruntime openvino torch transformers.
+wrong where it has not), `openvino` and `torch` (float32), `openvino_int8` (NNCF's post-training quantization) and
+`ctranslate2_int8`. llama.cpp's Python package has no wheel, so it is not here. Files are built once, into `--files`,
+and found there again; each measurement is a process of its own that loads what an app would load. Rounds go around all
+contenders, so that a busy minute hits all alike; the best round counts. What is not installed is left out with a word.
+Peers: pip install onnx onnxruntime openvino nncf ctranslate2 torch transformers; `--peer-python` is the Python that has
+them, if it is not this one.
 
-Columns: milliseconds for one row (the least of many) at 16, 64 and 128 tokens; the mean over the dev set's own texts,
-each at its own length where the runtime can; accuracy; the share of texts with the answer of Keras in float32; the
-cosine of the logits with Keras's; megabytes; XNNPACK partitions.
+Columns: milliseconds for one row (the least of many) at 16 to 256 tokens; the mean over the dev set's own texts, each
+at its own length where the runtime can; accuracy; the share of texts with the answer of Keras in float32; the cosine of
+the logits with Keras's; megabytes; XNNPACK partitions.
 """
 
 import argparse
@@ -30,12 +32,14 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
-from inference_contenders import CONTENDERS, RECIPES
+from inference_contenders import CONTENDERS, HUB_LENGTH, RECIPES
+from record import provenance
 
 # A script beside this one may be called like a module that a library looks for (JAX: `compression`).
 sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
 
-LENGTHS = (16, 64, 128)
+LENGTHS = (16, 32, 64, 128, 256)
+BAR_LENGTH = 128
 POINT = 0.01  # of accuracy: what a recipe may lose
 
 
@@ -57,7 +61,11 @@ def measure(arguments):
     rows = [stored["ids"][None, splits[i] : splits[i + 1]].astype(np.int32) for i in range(len(labels))]
     run = CONTENDERS[arguments.measure].open(arguments.files / arguments.measure, *arguments.threads)
     clock = time.process_time if arguments.processor_time else time.perf_counter
-    times = [_fastest(run, np.full((1, length), 1012, np.int32), arguments.repeats, clock) for length in LENGTHS]
+    longest = HUB_LENGTH if arguments.measure.startswith("hub") else max(LENGTHS)
+    times = [
+        _fastest(run, np.full((1, length), 1012, np.int32), arguments.repeats, clock) if length <= longest else None
+        for length in LENGTHS
+    ]
     run(rows[0])
     start = clock()
     logits = np.stack([run(row) for row in rows])
@@ -104,7 +112,9 @@ def write_rows(arguments, path):
 
 def run_apart(arguments, *words):
     """This script in a process of its own; its last line, or `None` with what went wrong printed."""
-    command = [sys.executable, __file__, "--data", arguments.data, "--model", arguments.model]
+    is_ours = words[1] in RECIPES or words[1].startswith("hub")
+    command = [sys.executable if is_ours else arguments.peer_python, __file__]
+    command += ["--data", arguments.data, "--model", arguments.model]
     command += ["--files", arguments.files, *words]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if done.returncode:
@@ -128,7 +138,8 @@ def measure_all(arguments, names, rows):
                     continue
                 new, old = json.loads(line), found.get((threads, name))
                 if old is not None:
-                    new["ms"] = [min(pair) for pair in zip(new["ms"], old["ms"], strict=True)]
+                    pairs = zip(new["ms"], old["ms"], strict=True)
+                    new["ms"] = [None if None in pair else min(pair) for pair in pairs]
                     new["dev_ms"] = min(new["dev_ms"], old["dev_ms"])
                 found[threads, name] = new
     for (_, name), numbers in found.items():
@@ -141,7 +152,7 @@ def print_table(found):
     quality = f"{'accuracy':>10}{'same':>8}{'cosine':>9}"
     print(f"{'':<14}{'threads':>8}{header}{'own length':>12}{quality}{'MB':>7}{'parts':>7}")
     for (threads, name), row in found.items():
-        times = "".join(f"{value:>12.2f}" for value in [*row["ms"], row["dev_ms"]])
+        times = "".join(f"{'–' if ms is None else f'{ms:.2f}':>12}" for ms in [*row["ms"], row["dev_ms"]])
         quality = f"{row['accuracy']:>10.4f}{row['agreement']:>8.3f}{row['cosine']:>9.4f}"
         print(f"{name:<14}{threads:>8}{times}{quality}{row['bytes'] / 1e6:>7.1f}{row.get('partitions', '–'):>7}")
 
@@ -158,13 +169,21 @@ def print_bars(found, threads, accuracy):
 
     print(f"\nBars, {threads} thread{'s' * (threads > 1)} (Keras in float32: accuracy {accuracy:.4f})")
     for peer in [name for name in ("ort_int8", "ort_int8_plain") if ours and name in rows]:
-        best = min(ours, key=lambda name: ours[name]["ms"][-1])
-        bar(f"128 tokens, {best} over {peer}", ours[best]["ms"][-1] / rows[peer]["ms"][-1], 0.8)
+        best = min(ours, key=lambda name: ours[name]["ms"][LENGTHS.index(BAR_LENGTH)])
+        bar(
+            f"128 tokens, {best} over {peer}",
+            ours[best]["ms"][LENGTHS.index(BAR_LENGTH)] / rows[peer]["ms"][LENGTHS.index(BAR_LENGTH)],
+            0.8,
+        )
         best = min(ours, key=lambda name: ours[name]["dev_ms"])
         bar(f"own lengths, {best} over {peer}", ours[best]["dev_ms"] / rows[peer]["dev_ms"], 0.8)
     if hubs and "dynamic_int8" in rows:
-        best = min(row["ms"][-1] for row in hubs)
-        bar("128 tokens, dynamic_int8 over keras-hub's best", rows["dynamic_int8"]["ms"][-1] / best, 1.0)
+        best = min(row["ms"][LENGTHS.index(BAR_LENGTH)] for row in hubs)
+        bar(
+            "128 tokens, dynamic_int8 over keras-hub's best",
+            rows["dynamic_int8"]["ms"][LENGTHS.index(BAR_LENGTH)] / best,
+            1.0,
+        )
     if hubs and ours:
         times = min(row["dev_ms"] for row in hubs) / min(row["dev_ms"] for row in ours.values())
         bar("own lengths, times faster than keras-hub's fixed 128", times, 4.0, at_least=True)
@@ -184,7 +203,8 @@ def read_arguments():
     parser.add_argument("--repeats", type=int, default=60, help="runs of each length")
     parser.add_argument("--texts", type=int, help="of the dev set; all by default")
     parser.add_argument("--processor-time", action="store_true", help="for a busy machine, and one thread alone")
-    parser.add_argument("--output", type=Path, help="also write the numbers here, a line of JSON each")
+    parser.add_argument("--peer-python", default=sys.executable, help="the Python that the peers are installed in")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "inference.json")
     parser.add_argument("--build", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--measure", choices=CONTENDERS, help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=Path, help=argparse.SUPPRESS)
@@ -212,9 +232,11 @@ def main():
     print_table(found)
     for threads in arguments.threads:
         print_bars(found, threads, accuracy)
-    if arguments.output is not None:
-        lines = [json.dumps({"name": name, "threads": threads, **row}) for (threads, name), row in found.items()]
-        arguments.output.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    clock = "processor" if arguments.processor_time else "wall"
+    rows = [{"name": name, "threads": threads, **row} for (threads, name), row in found.items()]
+    facts = {"data": "SST-2 dev", "clock": clock, "lengths": LENGTHS, "accuracy": accuracy, "tokens": tokens}
+    record = {**provenance("keras-bert-edge", "ai-edge-litert"), **facts, "results": rows}
+    arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return None
 
 

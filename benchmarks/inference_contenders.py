@@ -116,6 +116,12 @@ def _read_torch(model):
     return BertForSequenceClassification.from_pretrained(model, attn_implementation="eager").eval()
 
 
+def pools_mean(model: Path) -> bool:
+    """Whether a model classifies the mean of its tokens, which `BertForSequenceClassification` cannot."""
+    ours = json.loads((model / "config.json").read_text(encoding="utf-8")).get("keras_bert", {})
+    return ours.get("config", {}).get("pooling") == "mean"
+
+
 def build_onnx(model: Path, data: Path, place: Path) -> dict:
     """The float32 graph for one row, by PyTorch's exporter."""
     return _export_onnx(model, place, {1: "length"})
@@ -134,10 +140,15 @@ def _export_onnx(model: Path, place: Path, dynamic: dict[int, str]) -> dict:
 
         def __init__(self):
             super().__init__()
-            self.model = _read_torch(model)
+            self.model, self.takes_mean = _read_torch(model), pools_mean(model)
 
         def forward(self, ids, segments, mask):
-            return self.model(input_ids=ids, token_type_ids=segments, attention_mask=mask).logits
+            inputs = {"input_ids": ids, "token_type_ids": segments, "attention_mask": mask}
+            if not self.takes_mean:
+                return self.model(**inputs).logits
+            bert, share = self.model.bert, mask.unsqueeze(-1).float()
+            mean = (bert(**inputs).last_hidden_state * share).sum(1) / share.sum(1)
+            return self.model.classifier(torch.tanh(bert.pooler.dense(mean)))
 
     ids, path = torch.ones((1, 16), dtype=torch.long), place / "model.onnx"
     with torch.inference_mode():
@@ -163,6 +174,21 @@ def build_onnx_int8(model: Path, data: Path, place: Path) -> dict:
     return {"bytes": path.stat().st_size}
 
 
+def read_tokenizer(place: Path):
+    """BERT's tokenizer in Rust, and the labels, from a model directory."""
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+    tokens = (place / "vocab.txt").read_text(encoding="utf-8").split("\n")
+    ids = {token: index for index, token in enumerate(tokens)}
+    settings = json.loads((place / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=settings.get("do_lower_case", True))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
+    tokenizer.enable_truncation(128)
+    return tokenizer, (place / "labels.txt").read_text(encoding="utf-8").split("\n")[:-1]
+
+
 def _their_inputs(ids):
     inputs = padded_inputs(ids)
     return {theirs: inputs[ours].astype(np.int64) for theirs, ours in zip(THEIR_NAMES, NAMES, strict=True)}
@@ -180,14 +206,70 @@ def open_onnx(file: str, place: Path, threads: int, *, right_products: bool = Tr
     return lambda ids: session.run(None, _their_inputs(ids))[0][0]
 
 
-def open_openvino(place: Path, threads: int):
-    """OpenVINO on the float32 graph."""
+def open_openvino(place: Path, threads: int, file: str = "model.onnx"):
+    """OpenVINO on the float32 graph, or the quantized one."""
     import openvino
 
     core = openvino.Core()
     settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
-    request = core.compile_model(core.read_model(place / "model.onnx"), "CPU", settings).create_infer_request()
+    request = core.compile_model(core.read_model(place / file), "CPU", settings).create_infer_request()
     return lambda ids: request.infer(_their_inputs(ids))[0][0].copy()
+
+
+def build_openvino_int8(model: Path, data: Path, place: Path) -> dict:
+    """OpenVINO's post-training quantization (NNCF) of the float32 graph, calibrated on training texts."""
+    import nncf
+    import openvino
+
+    build_onnx(model, data, place)
+    tokenizer, _ = read_tokenizer(model)
+    lines = (data / "glue" / "SST-2" / "train.tsv").read_text(encoding="utf-8").split("\n")[1:301]
+    rows = [np.array([tokenizer.encode(line.split("\t")[0]).ids], np.int32) for line in lines]
+    quantized = nncf.quantize(
+        openvino.Core().read_model(place / "model.onnx"),
+        nncf.Dataset(rows, _their_inputs),
+        model_type=nncf.ModelType.TRANSFORMER,
+        subset_size=len(rows),
+    )
+    openvino.save_model(quantized, place / "int8.xml")
+    return {"bytes": (place / "int8.bin").stat().st_size}
+
+
+def build_ctranslate2(model: Path, data: Path, place: Path) -> dict:
+    """CTranslate2's int8 encoder; the classifier, which it does not know, is multiplied in NumPy."""
+    import shutil
+
+    import ctranslate2
+    from safetensors.numpy import load_file
+    from transformers import BertModel, BertTokenizer
+
+    plain = place / "encoder"
+    BertModel.from_pretrained(model).save_pretrained(plain)
+    BertTokenizer(str(model / "vocab.txt")).save_pretrained(plain)
+    ctranslate2.converters.TransformersConverter(str(plain)).convert(
+        str(place / "int8"), quantization="int8", force=True
+    )
+    shutil.rmtree(plain)
+    weights = load_file(model / "model.safetensors")
+    pooler = {"pooler": weights["bert.pooler.dense.weight"].T, "pooler_bias": weights["bert.pooler.dense.bias"]}
+    head = {"kernel": weights["classifier.weight"].T, "bias": weights["classifier.bias"]}
+    np.savez(place / "head.npz", takes_mean=pools_mean(model), **pooler, **head)
+    return {"bytes": (place / "int8" / "model.bin").stat().st_size}
+
+
+def open_ctranslate2(place: Path, threads: int):
+    """One text at a time, at its own length."""
+    import ctranslate2
+
+    encoder = ctranslate2.Encoder(str(place / "int8"), device="cpu", compute_type="int8", intra_threads=threads)
+    head = dict(np.load(place / "head.npz"))
+
+    def answer(ids):
+        states = np.array(encoder.forward_batch([ids[0].tolist()]).last_hidden_state)[0]
+        pooled = states.mean(axis=0) if head["takes_mean"] else states[0]
+        return np.tanh(pooled @ head["pooler"] + head["pooler_bias"]) @ head["kernel"] + head["bias"]
+
+    return answer
 
 
 def build_torch(model: Path, data: Path, place: Path) -> dict:
@@ -216,7 +298,7 @@ def _ours(recipe):
     return Contender(lambda *where: build_ours(recipe, *where), open_ours)
 
 
-RECIPES = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4")
+RECIPES = ("float32", "float16", "dynamic_int8", "static_int8", "weight_int4", "all_int4")
 CONTENDERS = {
     **{recipe: _ours(recipe) for recipe in RECIPES},
     "hub": Contender(lambda *where: build_hub(False, *where), open_hub),
@@ -227,5 +309,7 @@ CONTENDERS = {
         build_onnx_int8, lambda place, threads: open_onnx("int8.onnx", place, threads, right_products=False)
     ),
     "openvino": Contender(build_onnx, open_openvino),
+    "openvino_int8": Contender(build_openvino_int8, lambda place, threads: open_openvino(place, threads, "int8.xml")),
+    "ctranslate2_int8": Contender(build_ctranslate2, open_ctranslate2),
     "torch": Contender(build_torch, open_torch),
 }

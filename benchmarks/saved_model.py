@@ -72,7 +72,7 @@ def open_ort(place):
     """The same with ONNX Runtime."""
     import numpy as np
     import onnxruntime
-    from serving_peers import read_tokenizer
+    from inference_contenders import read_tokenizer
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -117,7 +117,7 @@ def run_apart(arguments, name, *words):
     done = subprocess.run(list(map(str, command)), env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{name}: {done.stderr[-1500:]}")
-    return done.stdout.splitlines()[-1]
+    return (done.stdout.splitlines() or [""])[-1]
 
 
 def main():

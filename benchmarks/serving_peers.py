@@ -32,27 +32,11 @@ def build_ort(model, place):
         shutil.copy(model / name, place / name)
 
 
-def read_tokenizer(place):
-    """BERT's tokenizer in Rust, and the labels, from a model directory."""
-    import json
-
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
-
-    tokens = (place / "vocab.txt").read_text(encoding="utf-8").split("\n")
-    ids = {token: index for index, token in enumerate(tokens)}
-    settings = json.loads((place / "tokenizer_config.json").read_text(encoding="utf-8"))
-    tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=settings.get("do_lower_case", True))
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
-    tokenizer.enable_truncation(128)
-    return tokenizer, (place / "labels.txt").read_text(encoding="utf-8").split("\n")[:-1]
-
-
 def open_ort(place):
     """A function from a text to its label and probabilities."""
     import numpy as np
     import onnxruntime
+    from inference_contenders import read_tokenizer
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

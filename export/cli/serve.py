@@ -34,6 +34,9 @@ def add(commands: Any) -> None:
         "--max-queue", type=int, default=4096, help="texts that wait; more get 503 (default: %(default)s)"
     )
     limits.add_argument("--timeout", type=float, default=30.0, help="seconds for an answer (default: %(default)s)")
+    limits.add_argument(
+        "--client-timeout", type=float, default=20.0, help="seconds for sending a request, and for taking an answer"
+    )
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -48,6 +51,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         max_body=arguments.max_body,
         max_queue=arguments.max_queue,
         timeout=arguments.timeout,
+        client_timeout=arguments.client_timeout,
     )
     source = open_source(
         arguments.model,
