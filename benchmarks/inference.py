@@ -100,7 +100,7 @@ def write_rows(arguments, path):
 
     task, dev = keras_bert.load_task(arguments.model), read_glue("SST-2", arguments.data / "glue", "dev")
     texts, labels = dev.texts[: arguments.texts], [task.labels.index(label) for label in dev.labels[: arguments.texts]]
-    tokenized, _, _ = task._tokenize(texts)
+    tokenized, _, _ = task.tokenize(texts)
     ids, splits, _ = tokenized.trimmed(128)[0].packed()
     logits = task.logits(texts)
     np.savez(path, ids=ids, splits=splits, labels=labels, logits=logits)
