@@ -134,25 +134,34 @@ def _stored(path: Path, entry: dict[str, Any], base: int) -> Stored:
 # === Writing ===
 
 
-def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, ToStore]) -> None:
+def write_weights(
+    directory: Path, settings: Settings, arrays: Mapping[str, ToStore], *, dtype: str = "float32"
+) -> None:
     """Write `config.json` and `model.safetensors`; `arrays` has each shape and a function that reads it."""
     # As in transformers: BertModel is saved without a prefix, models with a head with the prefix `bert.`.
     plain = not settings.heads
     named = {(name.removeprefix("bert.") if plain else name): value for name, value in arrays.items()}
-    write_safetensors(directory / WEIGHTS, named)
+    write_safetensors(directory / WEIGHTS, named, dtype=dtype)
     write_json(directory / CONFIG, write_huggingface(settings))
 
 
-def write_safetensors(path: Path, arrays: Mapping[str, ToStore]) -> None:
-    """Write float32 weights one at a time: a header with their offsets, then their bytes."""
+def write_safetensors(path: Path, arrays: Mapping[str, ToStore], *, dtype: str = "float32") -> None:
+    """Write weights one at a time as `float32` or `float16`: a header with their offsets, then their bytes."""
+    code, stored = {"float32": ("F32", np.dtype("<f4")), "float16": ("F16", np.dtype("<f2"))}[dtype]
     header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (shape, _) in arrays.items():
-        begin, end = end, end + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+        begin, end = end, end + stored.itemsize * math.prod(shape)
+        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the format needs aligned data
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for _, read in arrays.values():
-            file.write(np.ascontiguousarray(read(), dtype="<f4").data)
+        for name, (_, read) in arrays.items():
+            array = read()
+            if np.abs(array).max(initial=0.0) > np.finfo(stored).max:
+                raise CheckpointError(
+                    f"{name} has values up to {np.abs(array).max():.3g}, more than {dtype} can hold; save with "
+                    "dtype='float32'."
+                )
+            file.write(np.ascontiguousarray(array, dtype=stored).data)

@@ -137,7 +137,7 @@ def test_pretrain_refuses_bad_flags(directory, tmp_path, capsys):
     assert "'1hour' is no duration; expected a number with d, h, m or s" in fails("--budget", "1hour")
     assert "not allowed with argument" in fails("--budget", "1h", "--steps", 100)
     assert "final_mask_rate=2.0 is not a share of the tokens" in fails("--final-mask-rate", 2)
-    assert "invalid choice: 'huge'" in fails("--size", "huge")
+    assert "No preset is called 'huge'" in fails("--size", "huge")
     assert "steps=7 must be a multiple of save_every=2" in fails("--steps", 7, "--save-every", 2)
     assert "batch_size=32 must be a multiple of accumulation=3" in fails("--accumulation", 3)
     assert "a model has its own vocabulary" in fails("--start-from", "x", "--vocabulary", "vocab.txt")

@@ -14,6 +14,9 @@ def add(commands: Any) -> None:
     command.add_argument("model", help="a model directory or a name")
     command.add_argument("output", type=Path, help="the directory to write")
     command.add_argument("--format", choices=("huggingface", "google", "keras_hub"), default="huggingface")
+    command.add_argument(
+        "--dtype", choices=("float32", "float16"), default="float32", help="float16: half the size (huggingface)"
+    )
     command.add_argument("--encoder-only", action="store_true", help="leave out the heads")
 
 
@@ -24,5 +27,6 @@ def run(arguments: Namespace) -> dict[str, Any]:
     load = load_encoder if arguments.encoder_only else load_model
     model, tokenizer = load(arguments.model)
     labels = None if arguments.encoder_only else load_labels(arguments.model)
-    save_pretrained(model, arguments.output, tokenizer=tokenizer, format=arguments.format, labels=labels)
+    options = {"format": arguments.format, "dtype": arguments.dtype}
+    save_pretrained(model, arguments.output, tokenizer=tokenizer, labels=labels, **options)
     return {"output": str(arguments.output), "format": arguments.format, "parameters": model.count_params()}

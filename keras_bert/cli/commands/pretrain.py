@@ -35,7 +35,14 @@ def add(commands: Any) -> None:
 
 def _add_model_arguments(group: Any) -> None:
     sizes = f"{', '.join(SIZES)}, or blocks and width such as 4x320 (default: %(default)s)"
-    group.add_argument("--size", default="mini", metavar="SIZE", help=sizes)
+    size = group.add_mutually_exclusive_group()
+    size.add_argument("--size", default="mini", metavar="SIZE", help=sizes)
+    size.add_argument(
+        "--blocks",
+        type=int,
+        metavar="N",
+        help="instead: the widths of the --teacher, with this many of its blocks to begin with",
+    )
     group.add_argument("--vocabulary", type=Path, help="a vocab.txt; without it one is learned from the files")
     group.add_argument(
         "--vocabulary-size", type=int, metavar="N", help="tokens to learn (default: 8000), or to keep of a teacher's"
@@ -233,6 +240,8 @@ def _tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple
         return tokenizer, None
     if arguments.teacher is not None:
         return _student_tokenizer_and_config(arguments, longest)
+    if arguments.blocks is not None:
+        raise ValueError(f"--blocks {arguments.blocks} without --teacher: expected a model whose widths to take.")
     vocabulary = arguments.vocabulary
     if vocabulary is None:
         vocabulary = arguments.output / "vocab.txt"
@@ -287,9 +296,13 @@ def _student_tokenizer_and_config(arguments: argparse.Namespace, longest: int) -
     if vocabulary is not None:
         tokens = read_vocabulary(vocabulary)
         tokenizer = BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": tokens})
-    pooling = open_checkpoint(find_directory(arguments.teacher)).settings.config.pooling
+    config = open_checkpoint(find_directory(arguments.teacher)).settings.config
     sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_sequence_length": max(512, longest)}
-    return tokenizer, BertConfig.preset(arguments.size, pooling=pooling, **sizes)
+    if arguments.blocks is None:
+        return tokenizer, BertConfig.preset(arguments.size, pooling=config.pooling, **sizes)
+    if not 1 <= arguments.blocks <= config.num_layers:
+        raise ValueError(f"--blocks {arguments.blocks}: the teacher has {config.num_layers}; expected 1 to that many.")
+    return tokenizer, config.replace(num_layers=arguments.blocks, **sizes)
 
 
 def _phase(arguments: argparse.Namespace, tokenizer: "BertTokenizer", length: int, plan: "PretrainingPlan") -> "Phase":
