@@ -147,7 +147,7 @@ def write_weights(
 
 def write_safetensors(path: Path, arrays: Mapping[str, ToStore], *, dtype: str = "float32") -> None:
     """Write weights one at a time as `float32` or `float16`: a header with their offsets, then their bytes."""
-    code, stored = {"float32": ("F32", np.dtype("<f4")), "float16": ("F16", np.dtype("<f2"))}[dtype]
+    code, stored = ("F16", np.dtype("<f2")) if dtype == "float16" else ("F32", np.dtype("<f4"))
     header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (shape, _) in arrays.items():

@@ -82,7 +82,6 @@ def test_bad_flags_are_named(tmp_path, capsys):
         return capsys.readouterr().err
 
     assert "a teacher teaches in one phase" in fails("--teacher", "x", "--phases", "16:500,32:500")
-    assert "the teacher's time is not measured; give --steps" in fails("--teacher", "x", "--budget", "1h")
     assert "has all its blocks from the start" in fails("--teacher", "x", "--grow", "1:500")
     assert "'logits' is no loss; expected one of hidden" in fails("--teacher", "x", "--teacher-losses", "logits=1")
     assert "'hidden' is no weight; expected NAME=NUMBER" in fails("--teacher", "x", "--teacher-losses", "hidden")

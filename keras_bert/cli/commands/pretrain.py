@@ -159,7 +159,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     else:
         (phase,) = phases
         if arguments.budget is not None:
-            phase = _fit_to_budget(arguments, phase, config, tokenizer, spent=time.monotonic() - began)
+            phase = _fit_to_budget(arguments, phase, config, tokenizer, teacher, spent=time.monotonic() - began)
         options |= {"validation": phase.validation, "teacher": teacher}
         history = pretrain(phase.examples, output, config, tokenizer, phase.plan, **options)
     return {**{name: round(values[-1], 4) for name, values in history.items()}, **_places(output, several)}
@@ -177,7 +177,12 @@ def _save_every(arguments: argparse.Namespace) -> int:
 
 
 def _fit_to_budget(
-    arguments: argparse.Namespace, phase: "Phase", config: "BertConfig | None", tokenizer: "BertTokenizer", spent: float
+    arguments: argparse.Namespace,
+    phase: "Phase",
+    config: "BertConfig | None",
+    tokenizer: "BertTokenizer",
+    teacher: "Teacher | None",
+    spent: float,
 ) -> "Phase":
     from keras_bert.pretraining.budget import fit_to_budget
 
@@ -187,6 +192,7 @@ def _fit_to_budget(
         config,
         tokenizer,
         arguments.budget,
+        teacher=teacher,
         save_every=arguments.save_every,
         start_from=arguments.start_from,
         spent=spent,
@@ -260,8 +266,6 @@ def _teacher(arguments: argparse.Namespace) -> "Teacher | None":
 
     if arguments.phases is not None:
         raise ValueError("--phases and --teacher: a teacher teaches in one phase; go on with --start-from afterwards.")
-    if arguments.budget is not None:
-        raise ValueError("--budget and --teacher: the teacher's time is not measured; give --steps instead.")
     if arguments.grow:
         raise ValueError(
             "--grow and --teacher: a student of a teacher has all its blocks from the start; leave out one of the two."
