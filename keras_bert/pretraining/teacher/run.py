@@ -110,6 +110,14 @@ class _Groups:
         chunks = min(-(-rows // chunk_rows), available // chunk_rows)
         return cls(chunk_rows, chunks, plan.steps)
 
+    def chunks_of(self, number: int, plan: PretrainingPlan, passes: int) -> int:
+        """How many chunks a group needs: the last one, for the steps that are left, often fewer than the others."""
+        left = plan.steps - number * self.steps
+        if left >= self.steps:
+            return self.chunks
+        rows = max(math.ceil(left * plan.batch_size / passes), plan.batch_size)
+        return min(self.chunks, math.ceil(rows / self.chunk_rows))
+
 
 class TaughtRun:
     """One run: its parts, and their order. `pretrain_with_teacher` has the arguments."""
@@ -219,8 +227,9 @@ class TaughtRun:
     def _cached_from(self, number: int) -> Callable[[int], tf.data.Dataset]:
         """Step → batches of a group of chunks, which are made first; those of earlier groups go."""
         groups, plan = self.groups, self.plan
-        self.cache.drop_before(number * groups.chunks)
-        rows = self.cache.rows(range(number * groups.chunks, (number + 1) * groups.chunks))
+        first = number * groups.chunks
+        self.cache.drop_before(first)
+        rows = self.cache.rows(range(first, first + groups.chunks_of(number, plan, self.teacher.passes)))
 
         def data_from(step: int) -> tf.data.Dataset:
             place = step - number * groups.steps
