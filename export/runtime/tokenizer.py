@@ -24,6 +24,8 @@ class DeviceTokenizer:
         [(1, 0, 1), (4, 2, 4), (5, 4, 8)]
     """
 
+    pair_separators = 1
+
     def __init__(self, vocabulary: Sequence[str], settings: Mapping[str, bool | None]):
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 

@@ -30,6 +30,7 @@ _SPECIAL_TOKENS = {
 # In transformers 4 and 5. Not every name with "Bert": BertJapaneseTokenizer first splits words by a dictionary.
 _CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "BertTokenizerLegacy"),
+    *("DistilBertTokenizer", "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"),
     *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 _KINDS = {bool: "true, false or null", str: "a text", dict: "an object", int: "a number"}

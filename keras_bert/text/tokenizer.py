@@ -225,6 +225,11 @@ class BertTokenizer:
         """The id of the unknown token."""
         return self._ids[self.unknown_token]
 
+    @property
+    def pair_separators(self) -> int:
+        """How many `[SEP]` stand between the two texts of a pair."""
+        return 1
+
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
         """Write a `vocab.txt` atomically.
 

@@ -424,7 +424,7 @@ def _check_config(config: BertConfig | None, source: keras.Model | None, tokeniz
             "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
         )
     if source is not None:
-        there, wanted = encoder_config(source).to_dict(), config.to_dict()
+        there, wanted = asdict(encoder_config(source)), asdict(config)
         free = ("dropout", "attention_dropout")
         wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
         if wrong:
