@@ -22,6 +22,16 @@ KERAS = [
 EXTRAS = {
     # Runs exported models; the only packages that export.runtime needs besides NumPy and tokenizers.
     "export": ["ai-edge-litert>=2.1"],
+    # `keras-bert serve`: answers over HTTP with exported files. There is no uvloop on Windows.
+    "serve": [
+        "ai-edge-litert>=2.1",
+        "uvicorn>=0.30",
+        "starlette>=0.40",
+        "httptools>=0.6.3",
+        "orjson>=3.10",
+        "prometheus_client>=0.20",
+        "uvloop>=0.20; sys_platform != 'win32'",
+    ],
     # The client of examples/serving; a SavedModel is written without it.
     "serving": ["tensorflow-serving-api>=2.21,<2.22"],
     # Reads corpora that are compressed with Zstandard.
@@ -52,7 +62,7 @@ EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS
 # Types, the release, and the notebooks, which the tests execute.
 EXTRAS["dev"] += ["mypy>=2.4,<3", "build>=1.2", "setuptools>=68", "pyyaml>=6"]
 EXTRAS["dev"] += ["nbclient>=0.10", "nbformat>=5", "ipykernel>=6", "hypothesis>=6.100"]
-EXTRAS["dev"] += EXTRAS["generate"] + EXTRAS["completion"]
+EXTRAS["dev"] += EXTRAS["generate"] + EXTRAS["completion"] + EXTRAS["serve"] + ["httpx2>=2"]
 
 setup(
     name="keras-bert-edge",
@@ -63,7 +73,10 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["keras_bert", "keras_bert.*", "export", "export.*"]),
-    package_data={"keras_bert": ["py.typed", "text/*.json", "data/assistant/*.tsv"], "export": ["py.typed"]},
+    package_data={
+        "keras_bert": ["py.typed", "text/*.json", "data/assistant/*.tsv"],
+        "export": ["py.typed", "server/page/*"],
+    },
     install_requires=[
         *TENSORFLOW,
         *KERAS,
@@ -78,7 +91,9 @@ setup(
     extras_require=EXTRAS,
     entry_points={
         "console_scripts": ["keras-bert = keras_bert.cli:main"],
-        "keras_bert.commands": [f"{name} = export.cli.{name}" for name in ("export", "benchmark", "verify", "deploy")],
+        "keras_bert.commands": [
+            f"{name} = export.cli.{name}" for name in ("export", "benchmark", "verify", "deploy", "serve")
+        ],
     },
     classifiers=[
         "Development Status :: 3 - Alpha",

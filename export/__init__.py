@@ -19,6 +19,7 @@ _HOMES = {
     "ExportedTask": "tasks.base.definition",
     "GuideInput": "tasks.base.definition",
     "Reader": "tasks.base.reader",
+    "ServedFile": "tasks.base.served_file",
     "ServedTask": "tasks.base.definition",
     "Setting": "tasks.base.settings",
     "register_export": "tasks.base.registry",
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from export.tasks.base.examples import Examples as Examples
     from export.tasks.base.reader import Reader as Reader
     from export.tasks.base.registry import register_export as register_export
+    from export.tasks.base.served_file import ServedFile as ServedFile
     from export.tasks.base.settings import Setting as Setting
     from export.tflite.conversion import convert as convert
     from export.verification.latency import benchmark as benchmark

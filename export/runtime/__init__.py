@@ -4,9 +4,10 @@
 labels and settings are in the file. Use it to try a file before it is shipped in an app.
 """
 
+import copy
 import os
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from export.tasks.base.definition import ExportedTask
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import find_export
 from keras_bert.text.tokenized_texts import TokenizedTexts
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # === Tasks ===
 
@@ -54,7 +58,8 @@ class Runtime:
             raise ValueError(f"{path} is for the task {metadata.task!r}, not {wanted}; open it with load.")
         self.metadata = metadata
         self.reader = make_reader(path, metadata)
-        self._runner = self.runner_type(path, metadata, self.reader, num_threads)
+        self._file: tuple[Any, ...] = (path, metadata, self.reader, num_threads)
+        self._runner: Any = self.runner_type(*self._file)
 
     def __call__(self, *given: Any, **options: Any) -> Any:
         """Give the answers of the task's `predict`: one for one input, a list for a list."""
@@ -69,6 +74,12 @@ class Runtime:
     def longest(self) -> int:
         """The most tokens of a row."""
         return self.reader.sequence_length
+
+    def another(self) -> "Self":
+        """Open the file once more, for another thread: an interpreter of its own, and the same reader."""
+        other = copy.copy(self)
+        other._runner = self.runner_type(*self._file)
+        return other
 
     def outputs(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
         """The outputs of the file for each row, by name. Outputs for each token come without padding."""

@@ -54,7 +54,7 @@ class Writer(Runtime):
             text: A source: a string, or a list of strings that belong together.
             choice: As for a call; beams cannot be streamed.
         """
-        settings = self._check(choice)
+        settings = self.check_choice(choice)
         if settings.sampler == "beam":
             raise ValueError(
                 "Beams cannot be streamed, because the best one is known only at the end. Call the writer, or use "
@@ -70,7 +70,7 @@ class Writer(Runtime):
 
     def outputs(self, tokenized: TokenizedTexts, **choice: Any) -> dict[str, np.ndarray]:
         """The ids written after each source, `written_ids` `[rows, L]`, with padding at the end."""
-        settings, tokens = self._check(choice), self._tokens()
+        settings, tokens = self.check_choice(choice), self._tokens()
         written = np.full((len(tokenized), self._runner.slots), tokens.pad_id, np.int32)
         for row, ids in enumerate(source_rows(tokenized)):
             if settings.sampler == "beam":
@@ -89,7 +89,8 @@ class Writer(Runtime):
         """
         return self._runner.scores(ids, text)
 
-    def _check(self, choice: dict[str, Any]) -> TokenChoice:
+    def check_choice(self, choice: dict[str, Any]) -> TokenChoice:
+        """The settings of a call; an error if the file cannot be run with them."""
         settings = TokenChoice(**{"max_length": self._runner.slots, **choice})
         if not isinstance(settings.sampler, str):
             raise TypeError(

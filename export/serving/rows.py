@@ -17,9 +17,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from export.file.ops import OpAudit
 from export.serving.tasks import expect, find_served
-from export.tasks.base.definition import FORMS
 from export.tasks.base.inputs import task_reader
 from export.tasks.base.registry import find_export
+from export.tasks.base.served_file import FORMS
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.tokenized_texts import TokenizedTexts
 

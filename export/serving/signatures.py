@@ -12,7 +12,8 @@ import tensorflow as tf
 
 from export.serving.graph import SharedGraph
 from export.serving.tasks import find_served, serve_strings
-from export.tasks.base.definition import FORMS, PREDICT, ServedTask, ServeFunction
+from export.tasks.base.definition import PREDICT, ServedTask, ServeFunction
+from export.tasks.base.served_file import FORMS
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.base.task import Task
 

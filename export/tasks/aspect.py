@@ -9,8 +9,10 @@ from export.tasks.base.definition import ExportedTask, GuideInput, ServedTask
 from export.tasks.base.examples import PROBES, Examples, read_texts
 from export.tasks.base.reader import split_pairs
 from export.tasks.base.registry import register_export
+from export.tasks.base.settings import Setting
 from export.tasks.classification import (
     LabelReader,
+    ServedClasses,
     class_answers,
     class_logits,
     class_probabilities,
@@ -57,6 +59,20 @@ def _label_texts(teacher: Any, pairs: list[Any]) -> tuple[list[Any], list[str]]:
     return pairs, [answer.label for answer in teacher.predict(pairs)]
 
 
+class ServedPolarities(ServedClasses):
+    """Answers pairs of a sentence and an aspect."""
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Pairs alone."""
+        return ("pairs",)
+
+    @property
+    def options(self) -> dict[str, Setting]:  # type: ignore[override]
+        """None: an aspect has one polarity."""
+        return {}
+
+
 _GUIDE = GuideInput(
     '[("Great pizza, slow service.", "pizza")]', '{"text": "Great pizza, slow service.", "pair": "pizza"}'
 )
@@ -72,6 +88,7 @@ register_export(
         read_examples=_read_examples,
         label_texts=_label_texts,
         served=ServedTask(class_answers, class_ranking, forms=("pairs",)),
+        served_file=ServedPolarities,
         guide=lambda task: _GUIDE,
     )
 )

@@ -7,15 +7,18 @@ import numpy as np
 
 from export.tasks.base.definition import CLASSIFY, REGRESS, ExportedTask, GuideInput, ServedTask
 from export.tasks.base.labels import (
+    label_columns,
     logits_of,
     probabilities_of,
     probability_tensors,
-    ranked_labels,
     share_of_same_labels,
+    text_probabilities,
 )
 from export.tasks.base.reader import Reader, check_width, split_at_tab
 from export.tasks.base.registry import register_export
-from keras_bert.decoding import choose_labels, inverse_sigmoid, mean_by_owner, sigmoid
+from export.tasks.base.served_file import Columns, ServedFile
+from export.tasks.base.settings import SHARE, Setting
+from keras_bert.decoding import choose_labels, inverse_sigmoid, mean_by_owner, sigmoid, sort_labels
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 # === The device ===
@@ -51,13 +54,18 @@ class LabelReader(Reader):
     ) -> list[Any]:
         if self.kind == "regression":
             return [float(value) for value in mean_by_owner(outputs["class_logits"], data.owners)[:, 0]]
-        probabilities = np.asarray(outputs["probabilities"], np.float64)
-        labels = self.labels or ()
-        check_width("probabilities", probabilities, labels)
+        labels, probabilities = self.labels or (), self.probabilities(outputs, data)
         if self.kind == "multi_label":
-            probabilities = sigmoid(mean_by_owner(inverse_sigmoid(probabilities), data.owners))
             return [choose_labels(row, labels, threshold=threshold) for row in probabilities]
-        return ranked_labels(probabilities, labels, data.owners)
+        return [sort_labels(row, labels) for row in probabilities]
+
+    def probabilities(self, outputs: dict[str, np.ndarray], data: Any) -> np.ndarray:
+        """The probabilities of each text, `[texts, C]`, over all of its windows."""
+        if self.kind != "multi_label":
+            return text_probabilities(outputs["probabilities"], self.labels or (), data.owners)
+        probabilities = np.asarray(outputs["probabilities"], np.float64)
+        check_width("probabilities", probabilities, self.labels or ())
+        return sigmoid(mean_by_owner(inverse_sigmoid(probabilities), data.owners))
 
     def agreement(self, answers: list[Any], others: list[Any]) -> float:
         if self.kind == "regression":
@@ -111,7 +119,39 @@ def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[Any]]:
     return texts, [labels[0].name for labels in answers]
 
 
-# === The server ===
+# === The servers ===
+
+
+class ServedClasses(ServedFile):
+    """Answers with labels and probabilities, or with numbers for regression."""
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Texts, pairs, or both where the file does not say what the task was trained on."""
+        pairs = self.reader.settings.get("pairs")
+        return ("texts", "pairs") if pairs is None else ("pairs",) if pairs else ("texts",)
+
+    @property
+    def options(self) -> dict[str, Setting]:  # type: ignore[override]  # depends on the kind
+        """The threshold, where several labels may hold at once."""
+        return {"threshold": SHARE} if self.reader.kind == "multi_label" else {}
+
+    @property
+    def ranks(self) -> str:
+        """`"regress"` for regression."""
+        return "regress" if self.reader.kind == "regression" else "classify"
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        cut = self.truncated(data, inputs)
+        if self.reader.kind == "regression":
+            return {"value": list(mean_by_owner(outputs["class_logits"], data.owners)[:, 0]), "truncated": cut}
+        return {**label_columns(self.reader.probabilities(outputs, data), self.reader.labels), "truncated": cut}
+
+    def ranked(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> list[Any]:
+        if self.reader.kind == "regression":
+            return self.columns(outputs, data, inputs)["value"]
+        rows = self.reader.probabilities(outputs, data)
+        return [[(one.name, one.probability) for one in sort_labels(row, self.reader.labels)] for row in rows]
 
 
 def class_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -167,6 +207,7 @@ register_export(
         class_output="class_logits",
         label_texts=_label_texts,
         served=ServedTask(class_answers, class_ranking, forms=("texts", "pairs")),
+        served_file=ServedClasses,
         guide=_guide,
         android=_ANDROID,
         plain_rows=True,

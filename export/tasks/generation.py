@@ -1,7 +1,7 @@
 """Export generation: sources, answered with the texts that are written after them. The file has two graphs."""
 
 import itertools
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -9,10 +9,12 @@ from export.tasks.base.definition import ExportedTask
 from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import register_export
-from export.tasks.base.settings import COUNT, one_of
+from export.tasks.base.served_file import Columns, ServedFile
+from export.tasks.base.settings import COUNT, SHARE, Setting, one_of
 from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.decoding.token_choice import SAMPLERS
 from keras_bert.decoding.written_text import write_text
-from keras_bert.tasks.generation.files import as_generation_rows, as_source
+from keras_bert.tasks.generation.files import Source, as_generation_rows, as_source
 from keras_bert.tasks.generation.rows import Room, tokenize_sources
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
@@ -34,7 +36,10 @@ class SourceReader(Reader):
         return line.split("\t") if "\t" in line else line
 
     def prepare(self, inputs: list[Any]) -> PreparedData:
-        sources = [as_source(text, row) for row, text in enumerate(inputs, 1)]
+        return self.arrange([as_source(text, row) for row, text in enumerate(inputs, 1)])
+
+    def arrange(self, sources: list[Source]) -> PreparedData:
+        """Make a row of each source; a source without words is only special tokens."""
         room = Room(self.sequence_length, self.settings["target_length"], self.settings["keeps"])
         ids, splits, _ = tokenize_sources(self.tokenizer, sources, room)
         special = {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
@@ -59,6 +64,42 @@ def source_rows(tokenized: TokenizedTexts) -> list[np.ndarray]:
     """
     ids, splits, _ = tokenized.packed()
     return [ids[begin:end] for begin, end in itertools.pairwise(splits)]
+
+
+# === The server ===
+
+_LITTLE = Setting(lambda value: type(value) is int and 0 <= value <= 512, "a whole number from 0 to 512")
+_BEAMS = Setting(lambda value: type(value) is int and 1 <= value <= 16, "a whole number from 1 to 16")
+_POSITIVE = Setting(lambda value: type(value) in (int, float) and 0 < value <= 100, "a number over 0, at most 100")
+_SEED = Setting(lambda value: value is None or (type(value) is int and 0 <= value < 2**32), "a whole number, or null")
+
+
+class ServedTexts(ServedFile):
+    """Answers with the texts that are written after sources."""
+
+    variants: ClassVar[dict[str, dict[str, Any]]] = {"generate": {}, "generate_beam": {"sampler": "beam"}}
+    options: ClassVar[dict[str, Setting]] = {
+        "sampler": one_of(*SAMPLERS),
+        "max_length": COUNT,
+        "min_length": _LITTLE,
+        "no_repeat_ngram": _LITTLE,
+        "num_beams": _BEAMS,
+        "k": COUNT,
+        "p": SHARE,
+        "temperature": _POSITIVE,
+        "length_penalty": _POSITIVE,
+        "seed": _SEED,
+    }
+
+    def prepare(self, inputs: list[Any]) -> PreparedData:
+        return self.reader.arrange(inputs)
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        return {
+            "written": self.reader.answers(outputs, data, inputs),
+            "written_ids": list(outputs["written_ids"]),
+            "truncated": self.truncated(data, inputs),
+        }
 
 
 # === The file ===
@@ -93,5 +134,6 @@ register_export(
         to_task=_no_single_graph,
         writes=True,
         read_examples=_read_examples,
+        served_file=ServedTexts,
     )
 )

@@ -5,13 +5,22 @@ from typing import Any
 import numpy as np
 
 from export.tasks.base.definition import ExportedTask, ServedTask
-from export.tasks.base.labels import logits_of, probabilities_of, probability_tensors, ranked_labels
+from export.tasks.base.labels import (
+    label_columns,
+    logits_of,
+    probabilities_of,
+    probability_tensors,
+    ranked_labels,
+    text_probabilities,
+)
 from export.tasks.base.reader import Reader, check_width
 from export.tasks.base.registry import register_export
-from export.tasks.base.settings import Setting, list_of
+from export.tasks.base.served_file import Columns
+from export.tasks.base.settings import SHARE, Setting, list_of
 from export.tasks.base.words import (
     TAG_NOTES,
     TAG_SETTINGS,
+    ServedTags,
     entity_labels,
     joined_words,
     locate_inputs,
@@ -93,7 +102,22 @@ def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[Any]]:
     return texts, labels
 
 
-# === The server ===
+# === The servers ===
+
+
+class ServedCommands(ServedTags):
+    """Answers with an intent, and with the tag of every token."""
+
+    options = {"threshold": SHARE}
+
+    @property
+    def tags(self) -> list[str]:
+        """The tags of slots."""
+        return self.reader.settings["tags"]
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        probabilities = text_probabilities(outputs["probabilities"], self.reader.labels, data.owners)
+        return {**label_columns(probabilities, self.reader.labels), **super().columns(outputs, data, inputs)}
 
 
 def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -126,5 +150,6 @@ register_export(
         read_examples=read_words,
         label_texts=_label_texts,
         served=ServedTask(_served_answers, serve=_serve, rows=joined_words, notes=TAG_NOTES),
+        served_file=ServedCommands,
     )
 )

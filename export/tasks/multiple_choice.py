@@ -9,6 +9,7 @@ from export.tasks.base.definition import ExportedTask, GuideInput, ServedTask
 from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import register_export
+from export.tasks.base.served_file import Columns, ServedFile
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.labels import Choice, rank_choices
 from keras_bert.tasks.multiple_choice.files import as_choices, is_question
@@ -77,7 +78,32 @@ def _label_texts(teacher: Any, questions: list[Any]) -> tuple[list[Any], list[in
     return questions, [ranked[0].index for ranked in teacher.predict(questions)]
 
 
-# === The server ===
+# === The servers ===
+
+
+class ServedChoices(ServedFile):
+    """Answers with a score for each pair of a context and a choice."""
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Pairs of a context and a choice."""
+        return ("pairs",)
+
+    def prepare(self, inputs: list[Any]) -> PreparedData:
+        limit = self.reader.sequence_length
+        contexts, choices = map(list, zip(*inputs, strict=True))
+        second, _ = tokenize_texts(self.reader.tokenizer, choices).trimmed(limit - 1)  # beside [CLS] and two [SEP]
+        rows = tokenize_texts(self.reader.tokenizer, contexts)
+        rows = replace(rows, second_ids=second.first_ids, second_splits=second.first_splits)
+        return PreparedData(rows.trimmed_first(limit)[0], None, None, np.arange(len(rows)))
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        return {"score": list(outputs["class_logits"][:, 0]), "truncated": self.truncated(data, inputs)}
+
+    def _read_named(self, given: dict[str, Any]) -> Any:
+        if set(given) != {"context", "choices"}:
+            raise ValueError("An input is an object with other names than expected: context, choices.")
+        return given["context"], given["choices"]
 
 
 def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -119,6 +145,7 @@ register_export(
             rows=lambda given: [(given[0], choice) for choice in given[1]],
             notes=_NOTES,
         ),
+        served_file=ServedChoices,
         guide=lambda task: _GUIDE,
     )
 )

@@ -8,6 +8,7 @@ from export.tasks.base.definition import ExportedTask, GuideInput, ServedTask
 from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader, in_rows, is_token, split_at_tab
 from export.tasks.base.registry import register_export
+from export.tasks.base.served_file import Columns, ServedFile
 from export.tasks.base.settings import COUNT, FLAG, NUMBER
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.spans import Passage, find_answers
@@ -148,7 +149,31 @@ def _label_texts(teacher: Any, pairs: list[Any]) -> tuple[list[Any], list[Any]]:
     return pairs, [(answer.text, answer.start) if answer.text else None for answer in answers]
 
 
-# === The server ===
+# === The servers ===
+
+
+class ServedSpans(ServedFile):
+    """Answers with a part of each context, of which all windows are read. Only a question is ever cut."""
+
+    options = {"n_best": COUNT}
+
+    @property
+    def forms(self) -> tuple[str, ...]:
+        """Questions with their contexts."""
+        return ("questions",)
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        answers = self.reader.answers(outputs, data, inputs)
+        names = {"answer": "text", "start": "start", "end": "end", "score": "score", "probability": "probability"}
+        columns = {name: [getattr(answer, field) for answer in answers] for name, field in names.items()}
+        return {**columns, "truncated": self.truncated(data, inputs)}
+
+    def truncated(self, data: Any, inputs: list[Any]) -> list[bool]:
+        longest = self.reader.settings["max_question_length"]
+        return [
+            passage.first >= longest + 2 and self.tokens_of(question) > longest + 2
+            for passage, (question, _) in zip(data.passages, inputs, strict=True)
+        ]
 
 
 def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -245,6 +270,7 @@ register_export(
         served=ServedTask(
             _served_answers, forms=("questions",), serve=_serve, expected=_expected_answers, notes=_NOTES
         ),
+        served_file=ServedSpans,
         guide=lambda task: _GUIDE,
     )
 )

@@ -7,14 +7,17 @@ import numpy as np
 from export.tasks.base.definition import ExportedTask, GuideInput, ServedTask
 from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.labels import (
+    label_columns,
     logits_of,
     probabilities_of,
     probability_tensors,
     ranked_labels,
     share_of_same_labels,
+    text_probabilities,
 )
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import register_export
+from export.tasks.base.served_file import Columns, ServedFile
 from export.tasks.base.settings import Setting, list_of
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.labels import Label
@@ -93,7 +96,15 @@ def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[str]]:
     return texts, [labels[0].name for labels in teacher.predict(texts)]
 
 
-# === The server ===
+# === The servers ===
+
+
+class ServedRelations(ServedFile):
+    """Answers texts with tags around two entities; TF Serving takes only ids of such rows."""
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        probabilities = text_probabilities(outputs["probabilities"], self.reader.labels, data.owners)
+        return label_columns(probabilities, self.reader.labels)
 
 
 def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +133,7 @@ register_export(
         read_examples=_read_examples,
         label_texts=_label_texts,
         served=ServedTask(_served_answers, forms=(), notes=_NOTES),
+        served_file=ServedRelations,
         guide=lambda task: _GUIDE,
     )
 )

@@ -8,6 +8,7 @@ from export.tasks.base.definition import ExportedTask, ServedTask
 from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader, check_texts, cut_or_windows
 from export.tasks.base.registry import register_export
+from export.tasks.base.served_file import Columns, ServedFile
 from export.tasks.base.settings import FLAG
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.labels import mean_by_owner
@@ -91,7 +92,16 @@ def _label_texts(teacher: Any, texts: list[str]) -> tuple[list[tuple[str, str]],
     return [(texts[one], texts[other]) for one, other in zip(first, second, strict=True)], cosines.tolist()
 
 
-# === The server ===
+# === The servers ===
+
+
+class ServedVectors(ServedFile):
+    """Answers with vectors."""
+
+    vector = "embedding"
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        return {"embedding": self.reader.answers(outputs, data, inputs), "truncated": self.truncated(data, inputs)}
 
 
 def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -109,6 +119,7 @@ register_export(
         read_examples=_read_examples,
         label_texts=_label_texts,
         served=ServedTask(_served_answers),
+        served_file=ServedVectors,
         matches_states=False,
     )
 )

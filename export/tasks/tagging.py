@@ -7,10 +7,11 @@ import numpy as np
 from export.tasks.base.definition import ExportedTask, ServedTask
 from export.tasks.base.reader import Reader, check_width
 from export.tasks.base.registry import register_export
-from export.tasks.base.settings import one_of
+from export.tasks.base.settings import SHARE, one_of
 from export.tasks.base.words import (
     TAG_NOTES,
     TAG_SETTINGS,
+    ServedTags,
     entity_labels,
     joined_words,
     locate_inputs,
@@ -66,7 +67,13 @@ def _label_texts(teacher: Any, texts: list[Any]) -> tuple[list[Any], list[Any]]:
     return texts, [entity_labels(text, found) for text, found in zip(texts, teacher.predict(texts), strict=True)]
 
 
-# === The server ===
+# === The servers ===
+
+
+class ServedEntities(ServedTags):
+    """Answers with tags; the answers of `export.load` can have a threshold."""
+
+    options = {"threshold": SHARE}
 
 
 def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
@@ -86,5 +93,6 @@ register_export(
         read_examples=read_words,
         label_texts=_label_texts,
         served=ServedTask(_served_answers, serve=_serve, rows=joined_words, labelled="token_logits", notes=TAG_NOTES),
+        served_file=ServedEntities,
     )
 )

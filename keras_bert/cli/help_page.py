@@ -16,7 +16,7 @@ DESCRIPTION = "BERT for TensorFlow and Keras 3: from raw text to a phone."
 GROUPS: Mapping[str, Sequence[str]] = {
     "look at texts and models": ("info", "tokenize", "visualize"),
     "train a model for a task, and use it": ("finetune", "evaluate", "predict", "generate"),
-    "bring it to a phone or a server": ("deploy", "distill", "export", "verify", "benchmark"),
+    "bring it to a phone or a server": ("deploy", "distill", "export", "verify", "benchmark", "serve"),
     "make your own model": ("vocabulary", "pretrain", "convert"),
     "set up the shell": ("completion",),
 }

@@ -33,6 +33,7 @@ ORDER = {
         "file",
         "tasks",
         "runtime",
+        "server",
         "distillation",
         "serving",
         "verification",

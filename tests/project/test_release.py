@@ -107,6 +107,11 @@ def _import_beam():
     importlib.import_module("keras_bert.pretraining.corpus.beam")
 
 
+def _import_server():
+    sys.modules.pop("export.server.extra", None)
+    importlib.import_module("export.server.extra")
+
+
 def _call(module, name, *arguments):
     return lambda: getattr(importlib.import_module(module), name)(*arguments)
 
@@ -122,6 +127,8 @@ EXTRA_CALLS = {
     ("plots", "matplotlib"): _call("keras_bert.visualize.view", "new_figure", 3, 3, "title"),
     ("quantize", "tensorflow_model_optimization"): _call("export.quantization.tfmot", "load_tfmot"),
     ("beam", "apache_beam"): _import_beam,
+    ("serve", "uvicorn"): _import_server,
+    ("serve", "orjson"): _import_server,
     ("completion", "shtab"): _call("keras_bert.cli.commands.completion", "completion_script", None, "bash"),
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from export.tasks.base.examples import Examples, read_texts
 from export.tasks.base.reader import Reader
+from export.tasks.base.served_file import ServedFile
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 
 # The method names of TF Serving's three request types. It refuses a Classify request to a signature for Predict.
 PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress"))
-
-# The forms of a request's row, with the names of their inputs.
-FORMS = {"texts": ("text",), "pairs": ("text", "pair"), "questions": ("question", "context")}
 
 ServeFunction = Callable[..., dict[str, Any]]  # gives tensors by name
 
@@ -144,6 +142,8 @@ class ExportedTask:
             answers, so that a teacher can label texts for its student. `None` where it cannot.
         served: How TF Serving serves the task; `None` where it cannot. `ServedTask()` takes texts and gives the
             model's outputs.
+        served_file: How `keras-bert serve` answers with the task's file: a subclass of `ServedFile`. The default takes
+            texts and gives the file's outputs.
         guide: Function of the task; gives the input that a deployment's guides show.
         android: Lines of Kotlin for the Android guide.
         plain_rows: Whether an example is a text or a pair of texts with a label (`TextRows`). If so, `deploy` may
@@ -178,6 +178,7 @@ class ExportedTask:
 
     # === Servers and guides ===
     served: ServedTask | None = None
+    served_file: type[ServedFile] = ServedFile
     guide: Callable[[Any], GuideInput] = lambda task: GuideInput()
     android: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from export.tasks.base.reader import check_width
+from export.tasks.base.served_file import Columns
 from keras_bert.decoding import Label, inverse_sigmoid, mean_by_owner, sigmoid, softmax, sort_labels
 
 # MediaPipe and the Task Library show the scores of the file, so the activation is in the graph.
@@ -60,10 +61,34 @@ def ranked_labels(probabilities: np.ndarray, labels: Sequence[str], owners: np.n
         >>> str(ranked_labels(np.array([[0.9, 0.1], [0.5, 0.5]]), ["no", "yes"], np.array([0, 0]))[0][0])
         'no (75%)'
     """
+    return [sort_labels(row, labels) for row in text_probabilities(probabilities, labels, owners)]
+
+
+def text_probabilities(probabilities: np.ndarray, labels: Sequence[str], owners: np.ndarray) -> np.ndarray:
+    """The probabilities of each text from those of its windows, `[texts, C]`.
+
+    Example:
+        >>> text_probabilities(np.array([[0.9, 0.1], [0.5, 0.5]]), ["no", "yes"], np.array([0, 0])).tolist()
+        [[0.75, 0.25]]
+    """
     probabilities = np.asarray(probabilities, np.float64)
     check_width("probabilities", probabilities, labels)
-    logits = mean_by_owner(np.log(probabilities + np.finfo(np.float32).tiny), owners)
-    return [sort_labels(row, labels) for row in softmax(logits)]
+    return softmax(mean_by_owner(np.log(probabilities + np.finfo(np.float32).tiny), owners))
+
+
+def label_columns(probabilities: np.ndarray, labels: Sequence[str]) -> Columns:
+    """The answers of a server about labels, from `[texts, C]`.
+
+    Example:
+        >>> label_columns(np.array([[0.25, 0.75]]), ["no", "yes"])["label"]
+        ['yes']
+    """
+    probabilities = np.asarray(probabilities, np.float32)
+    return {
+        "label": [labels[best] for best in probabilities.argmax(axis=-1)],
+        "probability": list(probabilities.max(axis=-1)) if len(probabilities) else [],
+        "probabilities": list(probabilities),
+    }
 
 
 def share_of_same_labels(answers: list[Any], others: list[Any], *, count: int | None = 1) -> float:

@@ -30,6 +30,7 @@ class Setting:
 
 FLAG = Setting(lambda value: isinstance(value, bool), "true or false")
 COUNT = Setting(lambda value: type(value) is int and 1 <= value <= _MOST, f"a whole number from 1 to {_MOST}")
+SHARE = Setting(lambda value: type(value) in (int, float) and 0 <= value <= 1, "a number from 0 to 1")
 NUMBER = Setting(lambda value: type(value) in (int, float) and math.isfinite(value), "a number")
 
 

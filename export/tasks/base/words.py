@@ -1,15 +1,19 @@
 """What tasks share whose file tags words: settings, examples, decoding, labels by a teacher, and serving."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from export.tasks.base.examples import PROBES, Examples
-from export.tasks.base.reader import Reader, check_texts
+from export.tasks.base.reader import Reader, check_texts, check_width
+from export.tasks.base.served_file import Columns, ServedFile
 from export.tasks.base.settings import FLAG, NUMBER, check_settings, list_of, one_of
+from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.entities import Entity
 from keras_bert.decoding.tags import OUTSIDE, SCHEMES, split_tag, transition_scores
+from keras_bert.text.tokenized_texts import TokenizedTexts
 from keras_bert.text.words import SPLITTINGS, locate_words
 
 # === The device ===
@@ -81,7 +85,8 @@ def entity_labels(text: str | Sequence[str], entities: Sequence[Entity]) -> list
     return tags
 
 
-# === The server ===
+# === The servers ===
+
 
 TAG_NOTES = (
     "`starts` and `ends` are the place of each token in its text, in characters; -1 marks tokens that are not part of "
@@ -102,3 +107,48 @@ def served_tags(outputs: dict[str, Any], tags: Sequence[str]) -> dict[str, Any]:
 def joined_words(given: str | Sequence[str]) -> list[tuple[str, ...]]:
     """Turn a text, or a list of words, into a row of strings."""
     return [(given if isinstance(given, str) else " ".join(given),)]
+
+
+@dataclass(frozen=True)
+class LocatedTexts(PreparedData):
+    """Texts, each cut to one row, with the place of every token in its text, in characters, and which were cut."""
+
+    places: np.ndarray = field(kw_only=True)  # [tokens, 2]; -1 for [CLS] and [SEP]
+    cut: np.ndarray = field(kw_only=True)
+
+
+class ServedTags(ServedFile):
+    """Answers with the likeliest tag and the place of every token, as the SavedModel does: of a row for each text."""
+
+    fillers = {"token_logits": 0.0, "tags": OUTSIDE, "starts": -1, "ends": -1}
+
+    @property
+    def tags(self) -> Sequence[str]:
+        """The tags, in the order of the logits."""
+        return self.reader.labels
+
+    def prepare(self, inputs: list[Any]) -> LocatedTexts:
+        tokenizer, limit = self.reader.tokenizer, self.reader.sequence_length
+        ids, splits, starts, ends = tokenizer.tokenize_flat_with_offsets(inputs)
+        special = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+        whole = TokenizedTexts(ids, splits, **special)
+        rows, _ = whole.trimmed(limit)
+        places = np.full((rows.lengths.sum(), 2), -1, np.int32)
+        ends_of_rows = np.cumsum(rows.lengths)
+        for row, end in enumerate(ends_of_rows):
+            count = rows.lengths[row] - 2
+            kept = slice(splits[row], splits[row] + count)
+            places[end - count - 1 : end - 1] = np.stack([starts[kept], ends[kept]], axis=-1)
+        owners = np.arange(len(rows))
+        return LocatedTexts(rows, None, None, owners, places=places, cut=whole.lengths > limit)
+
+    def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
+        check_width("token_logits", outputs["token_logits"], self.tags)
+        logits, places = (self.by_row(values, data) for values in (outputs["token_logits"], data.places))
+        return {
+            "token_logits": logits,
+            "tags": [[self.tags[best] for best in row.argmax(axis=-1)] for row in logits],
+            "starts": [row[:, 0] for row in places],
+            "ends": [row[:, 1] for row in places],
+            "truncated": data.cut.tolist(),
+        }

@@ -11,10 +11,11 @@ from places import ROOT
 import export
 from export.runtime import Classifier, Runtime, load
 from export.tasks.base import registry
-from export.tasks.base.definition import FORMS, ExportedTask, GuideInput, ServedTask
+from export.tasks.base.definition import ExportedTask, GuideInput, ServedTask
 from export.tasks.base.examples import Examples, read_texts
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import exported_tasks, find_export, register_export, registering_module
+from export.tasks.base.served_file import FORMS
 from export.verification.fresh_process import repeat_registration
 
 BUILT_IN = ["aspect", "classification", "intent_slots", "multiple_choice", "question_answering", "relation"]

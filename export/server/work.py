@@ -1,0 +1,165 @@
+"""Run a file in threads: a queue of requests, and a thread for each interpreter.
+
+A request is cut into chunks of texts. The threads take a chunk of each waiting request in turn, so that a request with
+one text does not wait for all of one with hundreds. Interpreters do not hold Python's lock while they run.
+"""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from queue import SimpleQueue
+from typing import Any
+
+from export.server.limits import RequestError
+
+_CHUNK = 8  # texts; few enough that a short request waits little, many enough to be tokenized together
+
+
+class Job:
+    """A request in the queue; `future` gets the results of its chunks, in order.
+
+    Args:
+        run: Takes the number of a thread and a chunk; gives its result.
+        items: The texts or rows.
+        chunk: How many of them are run at a time.
+    """
+
+    def __init__(self, run: Callable[[int, Sequence[Any]], Any], items: Sequence[Any], chunk: int):
+        self._run, self._items, self._chunk = run, items, chunk
+        self._results: list[Any] = [None] * math.ceil(len(items) / chunk)
+        self._left, self._next, self._lock = len(self._results), 0, threading.Lock()
+        self.future: Future[list[Any]] = Future()
+        self.arrived = time.monotonic()
+        self.is_dropped = False
+
+    def take(self) -> tuple[int, Sequence[Any]]:
+        """The next chunk, with its number. Called by one thread at a time."""
+        number, self._next = self._next, self._next + 1
+        return number, self._items[number * self._chunk : (number + 1) * self._chunk]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return len(self._results)
+
+    @property
+    def waiting(self) -> int:
+        """The texts that no thread has taken."""
+        return len(self._items) - min(self._next * self._chunk, len(self._items))
+
+    def do(self, thread: int, number: int, items: Sequence[Any]) -> None:
+        """Run a chunk; the last one, or the first that fails, completes the future."""
+        try:
+            self._results[number] = self._run(thread, items)
+        except BaseException as error:
+            self.is_dropped = True
+            if not self.future.done():
+                self.future.set_exception(error)
+            return
+        with self._lock:
+            self._left -= 1
+            is_last = self._left == 0
+        if is_last and not self.future.done():
+            self.future.set_result(self._results)
+
+
+class WorkQueue:
+    """A bounded queue with its threads.
+
+    Args:
+        num_threads: How many chunks run at the same time.
+        max_waiting: How many texts may wait.
+        watch: Called with the seconds that a request waited for its first thread.
+
+    Example:
+        >>> work = WorkQueue(2, max_waiting=8)
+        >>> work.submit(lambda thread, items: sum(items), [1, 2, 3]).future.result()
+        [3, 3]
+        >>> work.close()
+    """
+
+    def __init__(self, num_threads: int, *, max_waiting: int, watch: Callable[[float], None] | None = None):
+        self.num_threads, self._max_waiting, self._watch = num_threads, max_waiting, watch
+        self._jobs: deque[Job] = deque()
+        self._lock = threading.Lock()
+        # A token for each chunk; those of dropped requests find nothing to do. `None` ends a thread.
+        self._tokens: SimpleQueue[bool | None] = SimpleQueue()
+        self._waiting, self._is_closed, self._seconds = 0, False, 0.005  # for a text, about
+        self._threads = [
+            threading.Thread(target=self._work, args=(number,), name=f"interpreter-{number}", daemon=True)
+            for number in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """The texts that wait."""
+        return self._waiting
+
+    def submit(self, run: Callable[[int, Sequence[Any]], Any], items: Sequence[Any]) -> Job:
+        """Put a request into the queue, or refuse it with 503.
+
+        Args:
+            run: Takes the number of a thread and some of the items; gives their result.
+            items: The texts or rows; at least one.
+        """
+        job = Job(run, items, max(1, min(_CHUNK, math.ceil(len(items) / self.num_threads))))
+        with self._lock:
+            if self._is_closed:
+                raise RequestError(503, "The server is shutting down.", 1)
+            if self._waiting + len(items) > self._max_waiting:
+                seconds = max(1, math.ceil(self._waiting * self._seconds / self.num_threads))
+                raise RequestError(503, f"{self._waiting} texts are waiting already; try again later.", seconds)
+            self._jobs.append(job)
+            self._waiting += len(items)
+            for _ in range(job.chunks):
+                self._tokens.put(True)
+        return job
+
+    def drop(self, job: Job) -> None:
+        """Take a request out of the queue, because nobody waits for its answer any more."""
+        with self._lock:
+            job.is_dropped = True
+            if job in self._jobs:
+                self._jobs.remove(job)
+                self._waiting -= job.waiting
+
+    def close(self) -> None:
+        """Finish what waits, refuse what comes, and end the threads."""
+        with self._lock:
+            self._is_closed = True
+            for _ in self._threads:
+                self._tokens.put(None)  # after the tokens of all that waits
+        for thread in self._threads:
+            thread.join()
+
+    def _work(self, thread: int) -> None:
+        while self._tokens.get() is not None:
+            if (taken := self._take()) is None:
+                continue
+            job, number, items = taken
+            start = time.monotonic()
+            job.do(thread, number, items)
+            # A moving mean, from which Retry-After is made; threads may overwrite each other's.
+            self._seconds += 0.05 * ((time.monotonic() - start) / len(items) - self._seconds)
+
+    def _take(self) -> tuple[Job, int, Sequence[Any]] | None:
+        """A chunk of the first request, which goes to the end of the queue; `None` where it was dropped."""
+        with self._lock:
+            if not self._jobs:
+                return None
+            job = self._jobs.popleft()
+            number, items = job.take()
+            self._waiting -= len(items)
+            if job.waiting and not job.is_dropped:
+                self._jobs.append(job)
+            elif job.waiting:
+                self._waiting -= job.waiting
+            is_first = number == 0
+        if is_first and self._watch is not None:
+            self._watch(time.monotonic() - job.arrived)
+        return job, number, items
