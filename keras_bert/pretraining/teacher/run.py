@@ -4,6 +4,7 @@ The teacher reads some of the text and its outputs are kept; the student learns 
 teacher reads on, where steps are left. The rest is as for `pretrain`: state, history, plan and report.
 """
 
+import contextlib
 import functools
 import math
 import os
@@ -47,6 +48,7 @@ from keras_bert.pretraining.teacher.initial_weights import (
 )
 from keras_bert.pretraining.teacher.plan import Targets, Teacher
 from keras_bert.pretraining.teacher.student import student_losses, student_model
+from keras_bert.system.directory_claim import claimed
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import choose_devices
@@ -79,7 +81,8 @@ def pretrain_with_teacher(
         teacher: The teacher, and what to learn from it.
     """
     run = TaughtRun(examples, Path(output), config, tokenizer, plan, teacher, validation, start_from, verbose)
-    run.train()
+    with claimed(output) if run.devices.is_chief else contextlib.nullcontext():
+        run.train()
     return read_history(Path(output) / HISTORY)
 
 
