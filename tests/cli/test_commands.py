@@ -13,6 +13,7 @@ import warnings
 import pytest
 
 from keras_bert import save_pretrained
+from keras_bert.checkpoint.sentence_transformers import read_sentence_modules
 from keras_bert.cli import COMMANDS, main, make_parser
 from keras_bert.cli.commands.completion import SHELLS
 from keras_bert.cli.help_page import group_commands
@@ -54,6 +55,13 @@ def test_tokenize_by_model_and_by_vocabulary(directory, capsys):
     expected["offsets"] = [[0, 5], [6, 11], [11, 12], [12, 13]]
     assert run_json(capsys, "tokenize", directory, "Hello worlds!") == expected
     assert run_json(capsys, "tokenize", directory / "vocab.txt", "Hello worlds!") == expected
+
+
+def test_convert_keeps_how_a_sentence_encoder_pools(tmp_path, capsys):
+    run_json(capsys, "convert", "tiny-en", tmp_path / "half", "--dtype", "float16", "--encoder-only")
+    modules = read_sentence_modules(tmp_path / "half")
+    assert (modules.pooling, modules.normalize, modules.sequence_length) == ("mean", True, 512)
+    assert (tmp_path / "half" / "model.safetensors").stat().st_size < 4_100_000
 
 
 def test_convert_there_and_back(directory, tmp_path, capsys):

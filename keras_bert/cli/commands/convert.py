@@ -2,9 +2,12 @@
 
 from argparse import Namespace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.cli.output import add_command
+
+if TYPE_CHECKING:
+    from keras_bert.model.config import BertConfig
 
 
 def add(commands: Any) -> None:
@@ -23,10 +26,25 @@ def add(commands: Any) -> None:
 def run(arguments: Namespace) -> dict[str, Any]:
     """Write a checkpoint in another format."""
     from keras_bert.checkpoint import load_encoder, load_labels, load_model, save_pretrained
+    from keras_bert.model.encoder import encoder_config
 
     load = load_encoder if arguments.encoder_only else load_model
     model, tokenizer = load(arguments.model)
     labels = None if arguments.encoder_only else load_labels(arguments.model)
     options = {"format": arguments.format, "dtype": arguments.dtype}
     save_pretrained(model, arguments.output, tokenizer=tokenizer, labels=labels, **options)
+    if arguments.format == "huggingface":
+        _keep_sentence_modules(arguments.model, arguments.output, encoder_config(model))
     return {"output": str(arguments.output), "format": arguments.format, "parameters": model.count_params()}
+
+
+def _keep_sentence_modules(model: str, output: Path, config: "BertConfig") -> None:
+    """Write the files that say how a sentence encoder pools, where the model has them."""
+    from keras_bert.checkpoint.hub import find_directory
+    from keras_bert.checkpoint.sentence_transformers import read_sentence_modules, write_sentence_modules
+
+    modules = read_sentence_modules(find_directory(model))
+    if modules.pooling is not None:
+        length = modules.sequence_length or config.max_sequence_length
+        sizes = {"sequence_length": length, "width": config.hidden_dim}
+        write_sentence_modules(output, pooling=modules.pooling, normalize=bool(modules.normalize), **sizes)

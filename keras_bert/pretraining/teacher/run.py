@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checkpoint import load_model, save_pretrained
+from keras_bert.checkpoint.sentence_transformers import write_sentence_modules
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model
@@ -194,6 +195,9 @@ class TaughtRun:
         plain = self.plain_model(model, encoder)
         if chief:
             save_pretrained(plain, self.output / "model", tokenizer=self.tokenizer)
+            if self.targets.sentence:  # the mean of its states is what the student learned
+                sizes = {"sequence_length": self.config.max_sequence_length, "width": self.config.hidden_dim}
+                write_sentence_modules(self.output / "model", pooling="mean", normalize=True, **sizes)
 
     # === Steps ===
 
