@@ -117,7 +117,16 @@ def _read_torch(model):
 
 
 def build_onnx(model: Path, data: Path, place: Path) -> dict:
-    """The float32 graph, by PyTorch's exporter."""
+    """The float32 graph for one row, by PyTorch's exporter."""
+    return _export_onnx(model, place, {1: "length"})
+
+
+def build_onnx_batches(model: Path, place: Path) -> dict:
+    """The same for any number of rows."""
+    return _export_onnx(model, place, {0: "rows", 1: "length"})
+
+
+def _export_onnx(model: Path, place: Path, dynamic: dict[int, str]) -> dict:
     import torch
 
     class ByPosition(torch.nn.Module):
@@ -138,7 +147,7 @@ def build_onnx(model: Path, data: Path, place: Path) -> dict:
             path,
             input_names=list(THEIR_NAMES),
             output_names=["logits"],
-            dynamic_axes={name: {1: "length"} for name in THEIR_NAMES},
+            dynamic_axes=dict.fromkeys(THEIR_NAMES, dynamic),
             dynamo=False,
         )
     return {"bytes": path.stat().st_size}

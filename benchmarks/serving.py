@@ -21,7 +21,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -75,28 +74,40 @@ def free_port():
 @contextlib.contextmanager
 def running(arguments, name, first):
     """Start a contender; give its process, its port, and the seconds to its first answer."""
-    port, place = free_port(), arguments.files / name
-    if name in OURS:
-        words = ["-c", _SERVE, "serve", place / "model.tflite", "--name", "sst", "--port", port, "--no-request-log"]
-    else:
-        words = [HERE / "serving_peers.py", "serve", name, place, port]
-    start = time.perf_counter()
+    port, place, start = free_port(), arguments.files / name, time.perf_counter()
+    peer = [python_of(arguments, name), HERE / "serving_peers.py", "serve", name, place, port]
+    ours = name in OURS
+    with start_ours(place / "model.tflite", port) if ours else start_process(peer, port, name != "ort_int8") as started:
+        fetch(port, first)
+        yield *started, time.perf_counter() - start
+
+
+def start_ours(model, port, *words):
+    """Start `keras-bert serve` on a file or a directory of versions."""
+    command = [sys.executable, "-c", _SERVE, "serve", model, "--name", "sst", "--port", port, "--no-request-log"]
+    return start_process([*command, *words], port, True)
+
+
+@contextlib.contextmanager
+def start_process(command, port, is_here):
+    """Start a server; give its process and its port as soon as it listens. `is_here`: whether it imports this tree."""
     process = subprocess.Popen(
-        list(map(str, [python_of(arguments, name), *words])),
-        env={**os.environ, "PYTHONPATH": str(HERE.parent)} if name != "ort_int8" else None,
+        list(map(str, command)),
+        env={**os.environ, "PYTHONPATH": str(HERE.parent)} if is_here else None,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
     try:
+        deadline = time.perf_counter() + 120
         while True:
             try:
-                fetch(port, first)
+                socket.create_connection((HOST, port), timeout=1).close()
                 break
             except OSError:
-                if process.poll() is not None or time.perf_counter() - start > 120:
-                    raise SystemExit(f"{name} does not start: {process.poll()}") from None
+                if process.poll() is not None or time.perf_counter() > deadline:
+                    raise SystemExit(f"{command[1:4]} does not start: {process.poll()}") from None
                 time.sleep(0.01)
-        yield process, port, time.perf_counter() - start
+        yield process, port
     finally:
         process.terminate()
         process.wait(60)

@@ -32,19 +32,12 @@ def build_ort(model, place):
         shutil.copy(model / name, place / name)
 
 
-def open_ort(place):
-    """A function from a text to its label and probabilities."""
+def read_tokenizer(place):
+    """BERT's tokenizer in Rust, and the labels, from a model directory."""
     import json
 
-    import numpy as np
-    import onnxruntime
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    if "avx512_vnni" not in Path("/proc/cpuinfo").read_text() and "avx_vnni" not in Path("/proc/cpuinfo").read_text():
-        options.add_session_config_entry("session.x64quantprecision", "1")  # right products, see inference.py
-    session = onnxruntime.InferenceSession(place / "int8.onnx", options, providers=["CPUExecutionProvider"])
     tokens = (place / "vocab.txt").read_text(encoding="utf-8").split("\n")
     ids = {token: index for index, token in enumerate(tokens)}
     settings = json.loads((place / "tokenizer_config.json").read_text(encoding="utf-8"))
@@ -53,7 +46,20 @@ def open_ort(place):
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", ids["[SEP]"]), ("[CLS]", ids["[CLS]"]))
     tokenizer.enable_truncation(128)
-    labels = (place / "labels.txt").read_text(encoding="utf-8").split("\n")[:-1]
+    return tokenizer, (place / "labels.txt").read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def open_ort(place):
+    """A function from a text to its label and probabilities."""
+    import numpy as np
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    if "avx512_vnni" not in Path("/proc/cpuinfo").read_text() and "avx_vnni" not in Path("/proc/cpuinfo").read_text():
+        options.add_session_config_entry("session.x64quantprecision", "1")  # right products, see inference.py
+    session = onnxruntime.InferenceSession(place / "int8.onnx", options, providers=["CPUExecutionProvider"])
+    tokenizer, labels = read_tokenizer(place)
 
     def answer(text):
         row = np.array([tokenizer.encode(text).ids], np.int64)

@@ -28,6 +28,9 @@ def add(commands: Any) -> None:
     command.add_argument("--data", metavar="FILE", help="labelled data that the file is verified with, as for finetune")
     command.add_argument("--version", type=int, default=1, help="of the SavedModel (default: %(default)s)")
     command.add_argument(
+        "--precision", default="float32", help="of the SavedModel: float32, or bfloat16 for processors that have it"
+    )
+    command.add_argument(
         "--cut-long-texts", action="store_true", help="serve a model that reads windows with texts cut instead"
     )
     add_data_arguments(command.add_argument_group("columns of both files"))
@@ -59,6 +62,7 @@ def _write_saved_model(task: Any, arguments: argparse.Namespace) -> dict[str, An
         arguments.output / "serving",
         version=arguments.version,
         name=arguments.output.resolve().name,  # the model's name in requests
+        precision=arguments.precision,
         long_texts="cut" if arguments.cut_long_texts else None,
     )
     report = verify(task, artifact, _read_data(task, arguments)).check()

@@ -246,11 +246,12 @@ def _target(service: Service, request: Request) -> tuple[Version, str]:
 
 
 async def _post_model(service: Service, request: Request, call: Call) -> Response:
-    version, verb = _target(service, request)
+    _, verb = _target(service, request)
     if verb not in ("predict", "classify", "regress", "answer"):
         raise RequestError(404, "There is no such method; use :predict, :classify, :regress or :answer.")
     call.method = verb
     body = await read_json(request, service.limits)
+    version, _ = _target(service, request)  # only now: a slow client would keep an old one open
     if verb == "predict":
         asked = read_predict(version, body, service.limits)
     elif verb == "answer":
@@ -278,7 +279,8 @@ async def _metadata(service: Service, request: Request, call: Call) -> Response:
 
 async def _embeddings(service: Service, request: Request, call: Call) -> Response:
     call.method = "embeddings"
-    version, body = service.versions.current, await read_json(request, service.limits)
+    body = await read_json(request, service.limits)
+    version = service.versions.current
     asked = read_embeddings(version, body, service.limits, service.name)
     value, call.texts, call.tokens = await service.answer(version, asked, request)
     return _json(value)

@@ -24,7 +24,7 @@ class TimedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request."""
         super().connection_made(transport)
-        self._header_bytes, self._in_headers = 0, True
+        self._header_bytes, self._received, self._in_headers = 0, 0, True
         self._timer: asyncio.TimerHandle | None = self.loop.call_later(self.client_timeout, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -33,23 +33,33 @@ class TimedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, of headers only so many."""
+        """Take bytes; of headers that do not end, only so many."""
         if self._in_headers:
-            self._header_bytes += len(data)
+            self._received += len(data)
         super().data_received(data)
-        if self._in_headers and self._header_bytes > _MOST_BYTES and not self.transport.is_closing():
+        if self._in_headers and self._received > 2 * _MOST_BYTES and not self.transport.is_closing():
             self.send_400_response("The headers are too long.")
 
     def on_message_begin(self) -> None:
         """Begin to wait for the end of the request."""
-        self._in_headers, self._header_bytes = True, 0
+        self._header_bytes, self._in_headers = 0, True
         if self._timer is None:
             self._timer = self.loop.call_later(self.client_timeout, self._give_up)
         super().on_message_begin()
 
+    def on_url(self, url: bytes) -> None:
+        """Take the address, if it is not too long."""
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header, if there are not too many."""
+        self._count(name + value)
+        super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
         """Bytes are no longer counted here."""
-        self._in_headers = False
+        self._received, self._in_headers = 0, False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
@@ -68,6 +78,11 @@ class TimedProtocol(HttpToolsProtocol):
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         super().timeout_keep_alive_handler()
+
+    def _count(self, part: bytes) -> None:
+        self._header_bytes += len(part)
+        if self._header_bytes > _MOST_BYTES:
+            raise ValueError("The headers are too long.")  # which the parser turns into an answer with status 400
 
     def _give_up(self) -> None:
         self._timer = None

@@ -13,6 +13,7 @@ from export.server.monitoring import Log, ServerLogs
 from export.server.protocol import TimedProtocol
 from export.server.source import Source
 from export.server.versions import Versions
+from keras_bert.system.allocator import return_freed_memory
 
 
 def serve(
@@ -40,6 +41,7 @@ def serve(
         >>> serve(open_source("out/model.tflite"))  # doctest: +SKIP
     """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # each interpreter has a thread already
+    return_freed_memory()
     limits, log = limits or Limits(), Log(requests=log_requests)
     versions = Versions(source, num_threads or available_cores())
     service = Service(source.name, versions, limits, log, refresh)

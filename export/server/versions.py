@@ -21,6 +21,7 @@ from export.server.source import Found, Source
 from export.tasks.base.definition import ExportedTask
 from export.tasks.base.registry import find_export
 from export.tasks.base.served_file import FORMS, Columns, ServedFile
+from keras_bert.system.allocator import trim_memory
 from keras_bert.system.mapped_files import release_mapped
 
 # === One version ===
@@ -148,6 +149,7 @@ class Versions:
                 return False
             if (version := self._try(found)) is not None:
                 self._current, self._stamp = version, found.stamp
+                trim_memory()
                 return True
         return False
 

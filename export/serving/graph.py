@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from export.serving.unpadded import UnpaddedModel
 from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack_ids
@@ -18,10 +19,12 @@ class SharedGraph:
 
     Args:
         task: The task.
+        precision: The type of the matrix products, `"float32"` or `"bfloat16"`.
     """
 
-    def __init__(self, task: Task):
+    def __init__(self, task: Task, precision: str = "float32"):
         self.task: Any = task  # with the attributes of its class
+        self._model = self._choose_model(precision)
         self._parts: dict[Hashable, Any] = {}
         strings, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         tokenizer = task.tokenizer
@@ -119,8 +122,19 @@ class SharedGraph:
         """Run the model; give its outputs by name, float32."""
         return self._forward(*(inputs[name] for name in INPUT_NAMES))
 
+    def _choose_model(self, precision: str) -> Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]:
+        """The model without padding between the texts, or as it is where its outputs are for each token."""
+        if UnpaddedModel.fits(self.task.model):
+            return UnpaddedModel(self.task.model, precision)
+        if precision != "float32":
+            raise ValueError(
+                f"Got precision={precision!r}; {type(self.task).__name__} is served in 'float32' only, because its "
+                "outputs are for each token or its model is not a plain encoder."
+            )
+        return lambda inputs: self.task.model(inputs, training=False)
+
     def _run_model(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        outputs = self.task.model(dict(zip(INPUT_NAMES, inputs, strict=True)), training=False)
+        outputs = self._model(dict(zip(INPUT_NAMES, inputs, strict=True)))
         return {name: tf.cast(value, tf.float32) for name, value in outputs.items() if tf.is_tensor(value)}
 
 

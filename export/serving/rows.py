@@ -92,11 +92,21 @@ class ServedRows:
 
     def audit(self) -> OpAudit:
         """Count the ops of the graph and its functions."""
+        return OpAudit(dict(Counter(node.op for node in self._nodes()).most_common()), (), {})
+
+    @property
+    def precision(self) -> str:
+        """The type of the matrix products, `"float32"` or `"bfloat16"`."""
+        types = {tf.as_dtype(node.attr["T"].type) for node in self._nodes() if node.op == "MatMul"}
+        return "bfloat16" if tf.bfloat16 in types else "float32"
+
+    def _nodes(self) -> list[Any]:
+        """The nodes of the graph and of its functions, without calls of these."""
         (graph,) = saved_model_pb2.SavedModel.FromString((self._path / _GRAPH).read_bytes()).meta_graphs
         functions = graph.graph_def.library.function
         nodes = [*graph.graph_def.node, *(node for function in functions for node in function.node_def)]
         own = {function.signature.name for function in functions}
-        return OpAudit(dict(Counter(node.op for node in nodes if node.op not in own).most_common()), (), {})
+        return [node for node in nodes if node.op not in own]
 
 
 def row_errors(expected: tf.Tensor, answer: tf.Tensor) -> np.ndarray:

@@ -30,7 +30,8 @@ from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32)
-_TOLERANCE = 1e-4  # between the file and the Keras model, in probabilities and other answers
+# Between the file and the Keras model, in probabilities and other answers.
+_TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
 def save_serving(
@@ -43,6 +44,7 @@ def save_serving(
     long_texts: str | None = None,
     warmup_texts: Sequence[str] | Sequence[tuple[str, str]] | None = None,
     batch_sizes: Sequence[int] = BATCH_SIZES,
+    precision: str = "float32",
     decodings: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ServingArtifact:
     """Write a task model for TF Serving.
@@ -52,6 +54,9 @@ def save_serving(
     TF Serving's requests of that name, whose examples have the feature `text`. A tagger gives `token_logits`, `tags`,
     `starts` and `ends` of every token. Question answering takes `question` and `context`, and gives `answer`, `start`,
     `end`, `score` and `probability`. A task that also takes pairs has `serving_pairs` and `classify_pairs` for them.
+    A batch costs as many tokens as it has, without the padding between its texts; where outputs are for each token, as
+    many as its rows have.
+
     `from_ids` takes the three int32 tensors and adds the model's raw outputs. A `Seq2Seq` gives `written` and
     `written_ids`, as `generate` does; `generate_beam` uses beams.
 
@@ -67,6 +72,8 @@ def save_serving(
         warmup_texts: Texts, or pairs of texts, that a server answers before it is ready; `None` takes a short and a
             long one. Texts like those of your users make the first requests fastest.
         batch_sizes: The sizes that `batching.config` allows, in increasing order.
+        precision: `"bfloat16"` multiplies matrices in that type, for processors that have it (AVX-512 BF16, AMX, ARM's
+            BF16); it is slow on others. For tasks whose outputs are for each text.
         decodings: For a `Seq2Seq`: other ways to write, as settings of `generate` by name, such as `{"short":
             {"max_length": 8, "sampler": "beam"}}`; each is a signature, here `generate_short`. `None` is
             `generate_beam`.
@@ -86,13 +93,15 @@ def save_serving(
     target = _check_target(directory, version)
     name = _check_name(target.parent.resolve().name if name is None else name)
     batch_sizes = _check_batch_sizes(batch_sizes)
+    if precision not in _TOLERANCES:
+        raise ValueError(f"Got precision={precision!r}; expected one of {', '.join(map(repr, _TOLERANCES))}.")
     rows = _warmup_rows(task_model, warmup_texts)
-    signatures = build_signatures(task_model, forms, decodings)
+    signatures = build_signatures(task_model, forms, decodings, precision)
     requests = warmup_requests(task_model, signatures, rows)
     with contextlib.ExitStack() as stack:
         partial = _make_partial(target, stack)
         _write_graph(signatures, partial)
-        described, max_error = _read_back(task_model, signatures, partial, rows)
+        described, max_error = _read_back(task_model, signatures, partial, rows, _TOLERANCES[precision])
         (partial / "assets.extra").mkdir()
         write_records(partial / "assets.extra" / "tf_serving_warmup_requests", requests)
         if task_model.labels is not None:
@@ -225,7 +234,7 @@ def _publish(partial: Path, target: Path) -> None:
 
 
 def _read_back(
-    task: Task, signatures: dict[str, Signature], directory: Path, rows: list[tuple[str, str]]
+    task: Task, signatures: dict[str, Signature], directory: Path, rows: list[tuple[str, str]], tolerance: float
 ) -> tuple[tuple[ServedSignature, ...], float]:
     """Describe the signatures in the file, and compare their answers with the Keras model's."""
     loaded = tf.saved_model.load(str(directory)).signatures
@@ -245,10 +254,10 @@ def _read_back(
         answers = loaded[key](**dict(zip(signature.texts, map(tf.constant, columns), strict=True)))
         errors += [row_errors(expected[output], answers[output]).max() for output in expected]
     worst = float(np.max(errors))  # NaN if one is NaN
-    if not worst <= _TOLERANCE:
+    if not worst <= tolerance:
         raise RuntimeError(
             f"The written graph differs from the Keras model by {worst:.1e} on the warm-up texts; expected at most "
-            f"{_TOLERANCE:.0e}. Nothing was published; please report this with the model's config."
+            f"{tolerance:.0e}. Nothing was published; please report this with the model's config."
         )
     return described, worst
 

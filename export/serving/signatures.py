@@ -30,7 +30,10 @@ class Signature:
 
 
 def build_signatures(
-    task: Task, forms: Sequence[str], decodings: Mapping[str, Mapping[str, Any]] | None = None
+    task: Task,
+    forms: Sequence[str],
+    decodings: Mapping[str, Mapping[str, Any]] | None = None,
+    precision: str = "float32",
 ) -> dict[str, Signature]:
     """Build the signatures of a task, `serving_default` first.
 
@@ -39,12 +42,13 @@ def build_signatures(
         forms: Keys of `FORMS`. `serving_default` takes the first; others have their own signatures, such as
             `serving_pairs` and `classify_pairs`.
         decodings: For a task that writes: other ways to write, each a signature.
+        precision: The type of the matrix products, `"float32"` or `"bfloat16"`.
 
     Example:
         >>> list(build_signatures(classifier, ["texts"]))
         ['serving_default', 'classify', 'from_ids']
     """
-    served, graph = find_served(task), SharedGraph(task)
+    served, graph = find_served(task), SharedGraph(task, precision)
     signatures = {}
     for form in forms:
         names, is_default = FORMS[form], form == forms[0]

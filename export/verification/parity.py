@@ -29,7 +29,8 @@ from keras_bert.tasks.base.task import Task
 # How much of the task's metric a file may lose; without labels, the share of answers that may change.
 _MOST_LOST, _MOST_CHANGED = 0.01, 0.05
 _MOST_TOKENS_CHANGED = 0.15  # of written texts, where ties between tokens are common and rounding decides them
-SERVING_TOLERANCE = 1e-4  # of a SavedModel, which computes the same as Keras
+# Of a SavedModel, by its precision; in float32 it computes the same as Keras.
+SERVING_TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
 class VerificationError(ValueError):
@@ -189,11 +190,12 @@ def _verify_served(task: Task, version: Path, examples: Examples) -> ParityRepor
     strings = served.string_errors(examples.inputs)
     numbers = _compare(task, served, examples)
     numbers["max_error"] = max(numbers["max_error"], strings.max(initial=0.0))
-    numbers["tokens_differ"] += int(np.sum(~(strings <= SERVING_TOLERANCE)))
+    tolerance = SERVING_TOLERANCES[served.precision]
+    numbers["tokens_differ"] += int(np.sum(~(strings <= tolerance)))
     return ParityReport(
         path=version,
         recipe="saved_model",
-        tolerance=SERVING_TOLERANCE,
+        tolerance=tolerance,
         examples=len(examples.inputs),
         length=served.longest,
         ops=served.audit(),
