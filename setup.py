@@ -74,7 +74,13 @@ setup(
     python_requires=">=3.10,<3.14",
     packages=find_packages(include=["keras_bert", "keras_bert.*", "export", "export.*"]),
     package_data={
-        "keras_bert": ["py.typed", "text/*.json", "data/assistant/*.tsv"],
+        "keras_bert": [
+            "py.typed",
+            "text/*.json",
+            "data/assistant/*.tsv",
+            "checkpoint/weights/*/*",
+            "checkpoint/weights/*/1_Pooling/*",
+        ],
         "export": ["py.typed", "server/page/*"],
     },
     install_requires=[

@@ -1,10 +1,11 @@
 """Make a smaller model for a teacher's task, with as many of the teacher's weights as fit.
 
-`make_student` takes any task and smaller sizes. It prints which blocks come from which of the teacher's, because a
-wrong block is a mistake that nothing else shows. A block of the same width is copied. For another width, the token
-table is projected on its main directions, and the blocks start fresh.
+`make_student` takes any task and smaller sizes, or the name of a small pretrained encoder. It prints which blocks come
+from which of the teacher's, because a wrong block is a mistake that nothing else shows. A block of the same width is
+copied. For another width, the token table is projected on its main directions, and the blocks start fresh.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +13,10 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_bert.checkpoint import load_encoder
 from keras_bert.model.config import BertConfig
-from keras_bert.model.weights import TOKEN_TABLE, to_numpy
+from keras_bert.model.encoder import encoder_config
+from keras_bert.model.weights import TOKEN_TABLE, copy_weights, to_numpy
 from keras_bert.tasks.base.task import Task
 
 LAYER_CHOICES = ("spread", "first", "last")
@@ -84,6 +87,7 @@ def make_student(
     teacher: Task,
     config: BertConfig | None = None,
     *,
+    encoder: str | os.PathLike[str] | None = None,
     layers: str | Sequence[int] = "spread",
     seed: int = 0,
     verbose: bool = True,
@@ -95,6 +99,8 @@ def make_student(
         teacher: A fine-tuned task; it stays as it is. To give the student a smaller vocabulary, trim the teacher's
             first (`trim_vocabulary`).
         config: All sizes of the student; `None` takes the teacher's, with `sizes` changed.
+        encoder: Instead of sizes, a pretrained model whose encoder and vocabulary the student has: a directory or a
+            name that `load_encoder` opens, such as `"tiny-en"`.
         layers: The teacher's blocks to start from; see `pick_layers`.
         seed: The seed of the fresh weights.
         verbose: Whether to print which weights come from the teacher.
@@ -106,6 +112,12 @@ def make_student(
         student = make_student(teacher, num_layers=3)
         ```
     """
+    if encoder is not None:
+        if config is not None or sizes:
+            raise ValueError(
+                f"Got encoder={str(encoder)!r} and sizes; a pretrained encoder has its own. Pass one of the two."
+            )
+        return _on_pretrained(teacher, encoder, seed, verbose)
     if config is not None and sizes:
         raise ValueError(f"Got config and {', '.join(sizes)}; pass one or the other.")
     config = teacher.config.replace(**sizes) if config is None else config
@@ -124,6 +136,20 @@ def make_student(
         total = student.model.count_params()
         print(f"{total:,} parameters, {share / total:.0%} of them from the teacher's {teacher.model.count_params():,}")
     student.fresh_heads = False  # fresh weights come from the given seed
+    return student
+
+
+def _on_pretrained(teacher: Task, encoder: str | os.PathLike[str], seed: int, verbose: bool) -> Task:
+    """The teacher's task on a pretrained encoder, with fresh heads."""
+    source, tokenizer = load_encoder(encoder)
+    if tokenizer is None:
+        raise ValueError(f"The encoder {encoder} has no vocabulary; expected a model directory with one.")
+    student = teacher.on_encoder(encoder_config(source), tokenizer=tokenizer, seed=seed)
+    copy_weights(source, student.model, allow_missing=True)
+    if verbose:
+        mine, theirs = student.model.count_params(), teacher.model.count_params()
+        print(f"{mine:,} parameters, the encoder's from {encoder}; the teacher has {theirs:,}")
+    student.fresh_heads = False  # the fresh heads come from the given seed
     return student
 
 

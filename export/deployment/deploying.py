@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from export.deployment.files import write_deployment
-from export.deployment.proof import gather_proof
+from export.deployment.proof import Proof, gather_proof
 from export.deployment.result import Deployment
 from export.search.candidates import Candidate
 from export.search.data import read_data
@@ -20,6 +20,7 @@ from export.search.run import Search
 from export.search.trials import choose
 from export.serving.tasks import find_served
 from export.verification.parity import VerificationError
+from keras_bert.system.directory_claim import claimed
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.base.task import Task
 
@@ -90,12 +91,27 @@ def deploy(
     notes = (*data.notes, *_doubts(len(data.validation.labelled), accuracy_budget))
     if verbose:
         print(*notes, sep="\n", end="\n" if notes else "")
-    work = directory / WORK / data.fingerprint(teacher)
-    search = Search(teacher, data, work, budget=accuracy_budget, time_limit=time_limit, verbose=verbose)
+    with claimed(directory):
+        work = directory / WORK / data.fingerprint(teacher)
+        search = Search(teacher, data, work, budget=accuracy_budget, time_limit=time_limit, verbose=verbose)
+        result, task, file, proof = _find(search, directory, candidates, lengths, notes)
+        write_deployment(result, task, file, data, proof)
+    return result
+
+
+def _find(
+    search: Search,
+    directory: Path,
+    candidates: Sequence[Candidate],
+    lengths: str | int | Sequence[int] | None,
+    notes: tuple[str, ...],
+) -> tuple[Deployment, Task, Path, Proof]:
+    """The smallest file that keeps the promise: what is known of it, its task, the file, and the proof."""
+    teacher, data, budget = search.teacher, search.data, search.budget
     found = search.run(candidates)
     asked = {candidate.key for candidate in candidates}
     eligible = [trial for trial in found.trials if lengths is None or trial.key in asked]  # without the reference
-    chosen, is_kept = choose(eligible, found.teacher_score - accuracy_budget)
+    chosen, is_kept = choose(eligible, found.teacher_score - budget)
     task, file = search.models.make(search.candidates[chosen.key].model).task, search.restore_file(chosen)
     proof = gather_proof(teacher, task, data, file, search.file_of(found.reference))
     if proof.parity.tokens_differ:
@@ -109,13 +125,12 @@ def deploy(
         reference=found.reference,
         metric=data.metric,
         teacher_score=found.teacher_score,
-        budget=accuracy_budget,
+        budget=budget,
         is_kept=is_kept,
         interval=proof.interval,
-        notes=(*notes, *_verdicts(proof.interval, accuracy_budget)),
+        notes=(*notes, *_verdicts(proof.interval, budget)),
     )
-    write_deployment(result, task, file, data, proof)
-    return result
+    return result, task, file, proof
 
 
 def _check(budget: Any, time_limit: float | None) -> None:

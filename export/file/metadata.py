@@ -22,7 +22,16 @@ from typing import TYPE_CHECKING, Any
 from export.file import metadata_schema as schema
 from export.file.archive import append_files
 from export.file.contents import Signature, read_signatures
-from export.file.metadata_reader import FORMAT, LABELS, MAX_BYTES, TASK, VOCABULARY, check_special_tokens, parse_files
+from export.file.metadata_reader import (
+    FORMAT,
+    LABELS,
+    MAX_BYTES,
+    SENTENCEPIECE,
+    TASK,
+    VOCABULARY,
+    check_special_tokens,
+    parse_files,
+)
 
 if TYPE_CHECKING:
     from keras_bert.tasks.base.task import Task
@@ -50,23 +59,28 @@ def describe_task(task: "Task") -> dict[str, Any]:
     Example:
         >>> content = add_metadata(content, **describe_task(classifier))  # doctest: +SKIP
     """
-    tokenizer = task.tokenizer
+    tokenizer: Any = task.tokenizer
+    if (unigram := getattr(tokenizer, "model", None)) is not None:
+        about: dict[str, Any] = {"vocabulary": unigram.tokens, "tokenizer": {}, "unigram": unigram.to_bytes()}
+        return {**_describe(task), **about}
     if tokenizer.unknown_token != "[UNK]":
         raise ValueError(
             f"The unknown token is {tokenizer.unknown_token!r}; expected '[UNK]', as readers of metadata do."
         )
     return {
-        "task": task.name,
-        "kind": getattr(task, "kind", None),
-        "labels": task.labels,
+        **_describe(task),
         "vocabulary": _named_tokens(tokenizer.vocabulary),
         "tokenizer": {
             "do_lower_case": tokenizer.lowercase,
             "strip_accents": tokenizer.strip_accents,
             "tokenize_chinese_chars": tokenizer.split_cjk,
         },
-        "settings": task_settings(task),
     }
+
+
+def _describe(task: "Task") -> dict[str, Any]:
+    kind = getattr(task, "kind", None)
+    return {"task": task.name, "kind": kind, "labels": task.labels, "settings": task_settings(task)}
 
 
 def _named_tokens(vocabulary: Sequence[str]) -> list[str]:
@@ -97,6 +111,7 @@ def add_metadata(
     labels: Sequence[str] | None = None,
     kind: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    unigram: bytes | None = None,
     output_notes: Mapping[str, str] | None = None,
     name: str = "BERT",
     description: str = "",
@@ -113,6 +128,8 @@ def add_metadata(
         labels: The names of the classes in the order of the outputs.
         kind: The task's kind. `"single_label"` and `"multi_label"` need an output named `probabilities`.
         settings: Other settings for our own runtime, as plain values.
+        unigram: The model of a Unigram tokenizer, as SentencePiece stores it, written instead of the vocabulary.
+            MediaPipe and the Task Library have no such tokenizer; our own runtime has.
         output_notes: The meaning of outputs in a sentence, by their names in the graph; for people.
         name: The name of the model, for people.
         description: What it does, for people.
@@ -124,8 +141,9 @@ def add_metadata(
     """
     signatures = read_signatures(content)
     labels = None if labels is None else tuple(labels)
-    _check_lines("The vocabulary", vocabulary)
-    check_special_tokens(tuple(vocabulary))
+    if unigram is None:
+        _check_lines("The vocabulary", vocabulary)
+        check_special_tokens(tuple(vocabulary))
     if labels is not None:
         _check_lines("labels", labels)
     for signature in signatures:
@@ -141,12 +159,15 @@ def add_metadata(
         "outputs": list(dict.fromkeys(name for signature in signatures for name in signature.outputs)),
         "settings": dict(settings or {}),
     }
-    files = {VOCABULARY: _join(vocabulary), TASK: json.dumps(about, indent=1, ensure_ascii=False).encode()}
+    words = {VOCABULARY: _join(vocabulary)} if unigram is None else {SENTENCEPIECE: unigram}
+    files = {**words, TASK: json.dumps(about, indent=1, ensure_ascii=False).encode()}
     if labels is not None:
         files[LABELS] = _join(labels)
     _check_sizes(files)
     parse_files(files)  # raises an error now for what cannot be read again
-    subgraphs = [_describe_subgraph(signature, labels, output_notes or {}) for signature in signatures]
+    subgraphs = [
+        _describe_subgraph(signature, labels, output_notes or {}, has_words=unigram is None) for signature in signatures
+    ]
     return append_files(schema.insert_metadata(content, schema.model_metadata(name, description, subgraphs)), files)
 
 
@@ -201,7 +222,9 @@ def _length(signature: Signature) -> int | None:
     return None if shape[1] == -1 else shape[1]
 
 
-def _describe_subgraph(signature: Signature, labels: Sequence[str] | None, notes: Mapping[str, str]) -> dict[int, Any]:
+def _describe_subgraph(
+    signature: Signature, labels: Sequence[str] | None, notes: Mapping[str, str], *, has_words: bool
+) -> dict[int, Any]:
     inputs = [schema.tensor(*_INPUTS.get(name, (name, ""))) for name in signature.inputs]
     labelled = _find_labelled(signature)
     files = [] if labels is None else [schema.associated_file(LABELS, "The classes.", schema.AXIS_LABELS)]
@@ -209,7 +232,7 @@ def _describe_subgraph(signature: Signature, labels: Sequence[str] | None, notes
     for name in signature.outputs:
         known, note = _OUTPUTS.get(name, (name, ""))
         outputs.append(schema.tensor(known, notes.get(name, note), files if name == labelled else ()))
-    takes_ids = set(signature.inputs) == set(_INPUTS)
+    takes_ids = has_words and set(signature.inputs) == set(_INPUTS)
     vocabulary = schema.associated_file(VOCABULARY, "The tokens by their ids.", schema.VOCABULARY)
     return schema.subgraph(signature.name, inputs, outputs, vocabulary=vocabulary if takes_ids else None)
 

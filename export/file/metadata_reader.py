@@ -1,7 +1,7 @@
 """Read vocabulary, labels and settings from a `.tflite` file.
 
 The file may come from anywhere: anything wrong in it raises a `ValueError`. `file/metadata.py` writes what is read
-here. Only the standard library is needed.
+here. Only the standard library and NumPy are needed.
 """
 
 import json
@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from export.file.archive import read_files
+from keras_bert.text.unigram_model import UnigramModel, with_special_tokens
 
-VOCABULARY, LABELS, TASK = "vocab.txt", "labels.txt", "keras_bert_task.json"
+VOCABULARY, LABELS, TASK, SENTENCEPIECE = "vocab.txt", "labels.txt", "keras_bert_task.json", "sentencepiece.model"
 FORMAT = 1  # the format of keras_bert_task.json
 _SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 
 # Larger files are refused; real vocabularies and settings are much smaller.
-MAX_BYTES = {TASK: 4 << 20, LABELS: 1 << 20, VOCABULARY: 16 << 20}
+MAX_BYTES = {TASK: 4 << 20, LABELS: 1 << 20, VOCABULARY: 16 << 20, SENTENCEPIECE: 32 << 20}
 _MAX_LINES = 1_000_000
 _MAX_LENGTH = 1 << 16
 
@@ -36,6 +37,7 @@ class FileMetadata:
         signatures: The length of each signature, by its key, shortest first; `None` is a dynamic length.
         outputs: The names of the outputs in the signatures.
         settings: Other settings of the task: `sequence_length`, `long_texts`, and those of `task.settings()`.
+        unigram: The model of a Unigram tokenizer; `None` for WordPiece.
     """
 
     name: str
@@ -48,6 +50,7 @@ class FileMetadata:
     signatures: dict[str, int | None]
     outputs: tuple[str, ...]
     settings: dict[str, Any]
+    unigram: UnigramModel | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         lengths = "/".join("dynamic" if length is None else str(length) for length in self.signatures.values())
@@ -72,19 +75,26 @@ def read_metadata(path_or_bytes: str | os.PathLike[str] | bytes) -> FileMetadata
 
 def parse_files(files: dict[str, bytes]) -> FileMetadata:
     """Parse and check the files after a TFLite file."""
-    missing = [name for name in (TASK, VOCABULARY) if name not in files]
+    missing = [] if SENTENCEPIECE in files else [name for name in (VOCABULARY,) if name not in files]
+    missing = [*([] if TASK in files else [TASK]), *missing]
     if missing:
         raise ValueError(f"It has no {' and no '.join(missing)}; expected a file that export.convert wrote.")
     about = json.loads(files[TASK].decode("utf-8"))
     _check_about(about)
-    vocabulary = _split(files[VOCABULARY], VOCABULARY)
-    check_special_tokens(vocabulary)
+    unigram = None
+    if SENTENCEPIECE in files:
+        unigram = with_special_tokens(UnigramModel.from_bytes(files[SENTENCEPIECE]))
+        vocabulary = unigram.tokens
+    else:
+        vocabulary = _split(files[VOCABULARY], VOCABULARY)
+        check_special_tokens(vocabulary)
     return FileMetadata(
         **{key: about[key] for key in ("name", "description", "task", "kind", "tokenizer", "settings")},
         labels=_split(files[LABELS], LABELS) if LABELS in files else None,
         vocabulary=vocabulary,
         signatures=dict(sorted(about["signatures"].items(), key=lambda item: item[1] or _MAX_LENGTH)),
         outputs=tuple(about["outputs"]),
+        unigram=unigram,
     )
 
 

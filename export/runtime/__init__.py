@@ -17,7 +17,7 @@ from export.runtime.tokenizer import DeviceTokenizer
 from export.tasks.base.definition import ExportedTask
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import find_export
-from keras_bert.text.tokenized_texts import TokenizedTexts
+from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -274,6 +274,14 @@ def _find_file(path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def _make_tokenizer(metadata: FileMetadata) -> FlatTokenizer:
+    if metadata.unigram is None:
+        return DeviceTokenizer(metadata.vocabulary, metadata.tokenizer)
+    from export.runtime.unigram_tokenizer import DeviceUnigramTokenizer  # imported only when a file needs it
+
+    return DeviceUnigramTokenizer(metadata.unigram)
+
+
 def make_reader(path: str | os.PathLike[str], metadata: FileMetadata) -> Reader:
     """Build the reader of a file. Its metadata is checked here, before anything is run.
 
@@ -291,7 +299,7 @@ def make_reader(path: str | os.PathLike[str], metadata: FileMetadata) -> Reader:
     exported = _find_task(path, metadata.task)
     try:
         reader = exported.reader(
-            DeviceTokenizer(metadata.vocabulary, metadata.tokenizer),
+            _make_tokenizer(metadata),
             sequence_length=min(limit, max(length or limit for length in metadata.signatures.values())),
             labels=metadata.labels,
             kind=metadata.kind,

@@ -24,6 +24,8 @@ class DeviceTokenizer:
         [(1, 0, 1), (4, 2, 4), (5, 4, 8)]
     """
 
+    pair_separators = 1
+
     def __init__(self, vocabulary: Sequence[str], settings: Mapping[str, bool | None]):
         from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
@@ -68,8 +70,7 @@ class DeviceTokenizer:
         try:
             return encode(list(texts), add_special_tokens=False)
         except (TypeError, UnicodeEncodeError):
-            for text in texts:
-                _check_text(text)
+            check_texts(texts)
             raise
 
 
@@ -77,6 +78,16 @@ def _flat(encodings: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     ids = [encoding.ids for encoding in encodings]
     splits = np.concatenate([[0], np.cumsum([len(row) for row in ids], dtype=np.int64)]).astype(np.int64)
     return np.array([index for row in ids for index in row], np.int32), splits
+
+
+def check_texts(texts: Sequence[Any]) -> None:
+    """Raise an error for what is not text.
+
+    Example:
+        >>> check_texts(["a", "b"])
+    """
+    for text in texts:
+        _check_text(text)
 
 
 def _check_text(text: Any) -> None:

@@ -34,6 +34,8 @@ class ModelPlan:
         neurons: How many neurons every block keeps, the most important ones; `None` keeps all.
         sizes: The student's sizes that differ from the teacher's, as pairs of names and numbers; together with the
             three above only `embedding_dim`.
+        encoder: Instead of all these, a pretrained model whose encoder and vocabulary the student has, such as
+            `"tiny-en"`.
         copies: How many copies of each training text, with words replaced by similar ones, to train on as well,
             labelled by the teacher. For classifiers.
         training: How it is trained on the teacher's outputs and the labels; `None` does not train it.
@@ -52,6 +54,7 @@ class ModelPlan:
     heads: int | None = None
     neurons: int | None = None
     sizes: tuple[tuple[str, int], ...] = ()
+    encoder: str | None = None
     copies: int = 0
     training: TrainingRecipe | None = None
     start: "ModelPlan | None" = None
@@ -65,12 +68,17 @@ class ModelPlan:
                 f"Got sizes and {', '.join(self.cuts)}, but a teacher with parts removed keeps its sizes, except "
                 "embedding_dim; pass one of the two."
             )
+        if self.encoder is not None and (self.trim is not None or self.cuts or self.sizes or self.start is not None):
+            raise ValueError(
+                f"Got encoder={self.encoder!r}, which has its own vocabulary and sizes, with changes of the teacher's; "
+                "pass one of the two."
+            )
         if self.start is not None and (self.trim is not None or self.cuts or self.sizes):
             raise ValueError(
                 "Got start, which is a finished model, with changes of its size; put those into the plan of start."
             )
-        if (self.sizes or self.quantized) and self.training is None:
-            what = "a student" if self.sizes else "training for quantization"
+        if (self.sizes or self.encoder or self.quantized) and self.training is None:
+            what = "a student" if self.sizes or self.encoder else "training for quantization"
             raise ValueError(f"The plan {self.name!r} is {what} and has no training; pass training=, a Recipe.")
 
     @property

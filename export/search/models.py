@@ -117,6 +117,9 @@ class ModelMaker:
     def _shrink(self, plan: ModelPlan) -> tuple[Task, tuple[str, ...]]:
         """Make the teacher smaller as the plan says; give the task and notes on what was done."""
         task, notes = self.teacher, []
+        seed = 0 if plan.training is None else plan.training.seeds[0]
+        if plan.encoder is not None:
+            return make_student(task, encoder=plan.encoder, seed=seed, verbose=False), ()
         if plan.trim is not None:
             texts, others = (flat_texts(part) for part in (self._texts(plan).inputs, self.validation.inputs))
             task, report = trim_vocabulary(task, texts, held_out=others, min_count=plan.trim)
@@ -125,7 +128,6 @@ class ModelMaker:
             task, report = _REMOVE[part](task, self._training_data(plan).labelled, keep=keep, verbose=False)
             notes.append(str(report))
         if plan.sizes:
-            seed = 0 if plan.training is None else plan.training.seeds[0]
             sizes: dict[str, Any] = dict(plan.sizes)
             task = make_student(task, seed=seed, verbose=False, **sizes)
         return task, tuple(notes)

@@ -44,14 +44,16 @@ class SharedGraph:
     def _pack_texts(self, *texts: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """Turn rows of one or two texts into the model's inputs, as wide as the longest, and say which were cut."""
         sides = [self._tokenize(clean(side)) for side in texts]
-        return self._pack_ids(*sides, lengths=tf.add_n([side.row_lengths() for side in sides]) + len(sides) + 1)
+        special = 2 + (self.task.tokenizer.pair_separators if len(sides) == 2 else 0)
+        return self._pack_ids(*sides, lengths=tf.add_n([side.row_lengths() for side in sides]) + special)
 
     def pack_cutting_first(self, text: tf.Tensor, pair: tf.Tensor) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
         """As `pack`, but a row that is too long loses tokens of the first text, and of the second only if it must."""
         first, second = self._tokenize(clean(text)), self._tokenize(clean(pair))
-        lengths = first.row_lengths() + second.row_lengths() + 3
-        second = second[:, : self.task.sequence_length - 3]  # beside [CLS] and two [SEP]
-        room = self.task.sequence_length - 3 - second.row_lengths()
+        special = 2 + self.task.tokenizer.pair_separators
+        lengths = first.row_lengths() + second.row_lengths() + special
+        second = second[:, : self.task.sequence_length - special]
+        room = self.task.sequence_length - special - second.row_lengths()
         first = tf.ragged.boolean_mask(first, tf.ragged.range(first.row_lengths()) < room[:, None])
         return self._pack_ids(first, second, lengths=lengths)
 
@@ -66,7 +68,7 @@ class SharedGraph:
         """Turn ids into the model's inputs, and say which rows were cut."""
         tokenizer, limit = self.task.tokenizer, self.task.sequence_length
         special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
-        inputs = pack_ids(*sides, sequence_length=limit, **special)
+        inputs = pack_ids(*sides, sequence_length=limit, separators=tokenizer.pair_separators, **special)
         width = self._width(lengths)
         return {name: inputs[name][:, :width] for name in INPUT_NAMES}, lengths > limit
 
@@ -95,7 +97,8 @@ class SharedGraph:
             head, segment, was_cut = tf.RaggedTensor.from_tensor(cls), 0, False
         else:
             asked, _, _ = self._locate(question)
-            head, segment = tf.concat([cls, asked[:, :longest_question], sep], axis=1), 1
+            separators = [sep] * tokenizer.pair_separators
+            head, segment = tf.concat([cls, asked[:, :longest_question], *separators], axis=1), 1
             was_cut = asked.row_lengths() > longest_question
         lengths = head.row_lengths() + ids.row_lengths() + 1
         width = self._width(lengths)

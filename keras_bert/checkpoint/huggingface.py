@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from keras_bert.checkpoint.configs import Settings, read_huggingface, write_huggingface
+from keras_bert.checkpoint.families import XLM_ROBERTA, Family, find_family
 from keras_bert.checkpoint.files import CheckpointError, name_list, read_json, write_json
 from keras_bert.checkpoint.stored_weights import Checkpoint, Stored, ToStore
 
@@ -21,13 +22,10 @@ CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.
 _PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
-# Names under which a weight of the table is stored a second time, because the MLM decoder shares it.
-_TIED = {
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
 # Buffers of older versions with positions and segments; they are not trained.
-_BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
+# XLM-R has the dense layer before its classifier under this name, and its pooler, if it has one, under the other.
+_ROBERTA_CLASSIFIER, _ROBERTA_POOLER = "classifier.dense", "roberta.pooler.dense"
 
 # === Reading ===
 
@@ -35,10 +33,11 @@ _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
 def open_huggingface(directory: Path) -> Checkpoint:
     """Open the checkpoint in a Hugging Face directory."""
     settings = read_huggingface(read_json(directory / CONFIG), directory / CONFIG)
+    family = find_family(settings.config)
     stored: dict[str, Stored] = {}
     for name, weight in _open_files(directory):
-        name = _canonical(name)
-        if name in _BUFFERS:
+        name = _canonical(name, family)
+        if name.removeprefix(family.prefix) in _BUFFERS:
             continue
         if name in stored:
             raise CheckpointError(
@@ -46,17 +45,22 @@ def open_huggingface(directory: Path) -> Checkpoint:
                 "Save the model again."
             )
         stored[name] = weight
-    for name, twin in _TIED.items():
+    for name, twin in family.tied.items():
         if name in stored and twin not in stored:
             stored[twin] = stored.pop(name)
-    return Checkpoint(directory, "huggingface", settings, stored, _TIED)
+    if family is XLM_ROBERTA:  # the layer that the classifier was trained on, if the file has both
+        for ending in (".weight", ".bias"):
+            if _ROBERTA_CLASSIFIER + ending in stored:
+                stored[_ROBERTA_POOLER + ending] = stored.pop(_ROBERTA_CLASSIFIER + ending)
+    return Checkpoint(directory, "huggingface", settings, stored, family.tied)
 
 
-def _canonical(name: str) -> str:
-    """Return the full name of today: with the prefix `bert.`, and LayerNorm's weight and bias for gamma and beta."""
+def _canonical(name: str, family: Family) -> str:
+    """Return the full name of today: with the family's prefix, and LayerNorm's weight and bias for gamma and beta."""
     name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
     name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
-    return f"bert.{name}" if re.match(r"(embeddings|embeddings_project|encoder|pooler)\.", name) else name
+    is_bare = re.match(r"(embeddings|embeddings_project|encoder|transformer|pooler)\.", name)
+    return family.prefix + name if is_bare else name
 
 
 def _open_files(directory: Path) -> Iterator[tuple[str, Stored]]:
@@ -134,25 +138,36 @@ def _stored(path: Path, entry: dict[str, Any], base: int) -> Stored:
 # === Writing ===
 
 
-def write_weights(directory: Path, settings: Settings, arrays: Mapping[str, ToStore]) -> None:
+def write_weights(
+    directory: Path, settings: Settings, arrays: Mapping[str, ToStore], *, dtype: str = "float32"
+) -> None:
     """Write `config.json` and `model.safetensors`; `arrays` has each shape and a function that reads it."""
-    # As in transformers: BertModel is saved without a prefix, models with a head with the prefix `bert.`.
-    plain = not settings.heads
-    named = {(name.removeprefix("bert.") if plain else name): value for name, value in arrays.items()}
-    write_safetensors(directory / WEIGHTS, named)
+    # As in transformers: the encoder is saved without a prefix, models with a head with the family's.
+    family, heads = find_family(settings.config), settings.heads or ()
+    if family is XLM_ROBERTA and "classification" in heads:
+        arrays = {name.replace(_ROBERTA_POOLER, _ROBERTA_CLASSIFIER): value for name, value in arrays.items()}
+    named = {(name if heads else name.removeprefix(family.prefix)): value for name, value in arrays.items()}
+    write_safetensors(directory / WEIGHTS, named, dtype=dtype)
     write_json(directory / CONFIG, write_huggingface(settings))
 
 
-def write_safetensors(path: Path, arrays: Mapping[str, ToStore]) -> None:
-    """Write float32 weights one at a time: a header with their offsets, then their bytes."""
+def write_safetensors(path: Path, arrays: Mapping[str, ToStore], *, dtype: str = "float32") -> None:
+    """Write weights one at a time as `float32` or `float16`: a header with their offsets, then their bytes."""
+    code, stored = ("F16", np.dtype("<f2")) if dtype == "float16" else ("F32", np.dtype("<f4"))
     header: dict[str, dict[str, Any]] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (shape, _) in arrays.items():
-        begin, end = end, end + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+        begin, end = end, end + stored.itemsize * math.prod(shape)
+        header[name] = {"dtype": code, "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)  # the format needs aligned data
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
-        for _, read in arrays.values():
-            file.write(np.ascontiguousarray(read(), dtype="<f4").data)
+        for name, (_, read) in arrays.items():
+            array = read()
+            if np.abs(array).max(initial=0.0) > np.finfo(stored).max:
+                raise CheckpointError(
+                    f"{name} has values up to {np.abs(array).max():.3g}, more than {dtype} can hold; save with "
+                    "dtype='float32'."
+                )
+            file.write(np.ascontiguousarray(array, dtype=stored).data)

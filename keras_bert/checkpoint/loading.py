@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_bert.checkpoint import google, huggingface, keras_hub
+from keras_bert.checkpoint.families import ELECTRA, find_family
 from keras_bert.checkpoint.files import CheckpointError, read_json
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.names import ENCODER_PARTS, HEAD_PARTS, Weight, weights
@@ -43,9 +44,9 @@ def load_encoder(
 ) -> tuple[keras.Model, "BertTokenizer | None"]:
     """Load BERT's encoder and its tokenizer from a directory, or by its name on the hub.
 
-    Reads Hugging Face directories (safetensors, in one file or in shards), Google's TF1 checkpoints and keras-hub
-    presets. Heads in the checkpoint are left out; `load_model` loads them. Half-precision weights become
-    float32.
+    Reads Hugging Face directories of BERT, XLM-R, DistilBERT and ELECTRA (safetensors, in one file or in shards),
+    Google's TF1 checkpoints and keras-hub presets. Heads in the checkpoint are left out; `load_model` loads them.
+    Half-precision weights become float32.
 
     Args:
         directory_or_name: A directory, or a name such as `google-bert/bert-base-uncased`.
@@ -78,6 +79,12 @@ def load_encoder(
         seed=seed,
     )
     assign_weights(encoder, checkpoint, rows)
+    if checkpoint.has("mlm_bias") and find_family(checkpoint.settings.config) is ELECTRA:
+        warnings.warn(
+            f"{directory} is an ELECTRA generator, a smaller model that was trained to deceive the discriminator; "
+            "classifiers start from the discriminator: load the checkpoint with that name.",
+            stacklevel=2,
+        )
     if "pooler" not in parts:
         warnings.warn(
             f"{directory} has no pooler, as is usual for masked LM, token classification and question "
@@ -196,19 +203,23 @@ def find_heads(checkpoint: Checkpoint) -> tuple[str, ...]:
             f"{checkpoint.directory} is a keras-hub task, whose head this library does not read. Use load_encoder for "
             "its encoder."
         )
-    promised = checkpoint.settings.heads
+    promised = checkpoint.settings.heads or ()
     found = {head for head, parts in HEAD_PARTS.items() if checkpoint.has(parts[0])}
-    if checkpoint.format == "huggingface" and {"classification", "token_classification"} <= found:
+    if checkpoint.format == "huggingface" and {"classification", "token_classification"} & found:
         # Two kinds of classifiers have the same name: the config has to say which it is.
-        if not promised or not {"classification", "token_classification"} & set(promised):
+        if not found & {"classification", "token_classification"} & set(promised):
             named = checkpoint.settings.architecture
             raise CheckpointError(
                 f"{checkpoint.directory} has a classifier, but architectures in config.json says {named!r}; "
-                "expected BertForSequenceClassification or BertForTokenClassification. Set it there, or use "
-                "load_encoder."
+                f"expected {' or '.join(_classifiers(checkpoint))}. Set it there, or use load_encoder."
             )
         found -= {"classification", "token_classification"} - set(promised)
-    return tuple(head for head in HEADS if head in found or head in (promised or ()))
+    return tuple(head for head in HEADS if head in found or head in promised)
+
+
+def _classifiers(checkpoint: Checkpoint) -> list[str]:
+    architectures = find_family(checkpoint.settings.config).architectures
+    return [name for name in architectures if name.endswith(("SequenceClassification", "TokenClassification"))]
 
 
 def _count_classes(checkpoint: Checkpoint, rows: Sequence[Weight]) -> dict[str, int]:

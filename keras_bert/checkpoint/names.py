@@ -1,14 +1,16 @@
 """The table of weight names: ours, Google's, Hugging Face's and keras-hub's.
 
-Takes a config and the parts of a model; gives, for each weight, its name and shape in every format, and how to convert
-it. The loader, the saver and the tests all use these rows.
+Hugging Face's column has BERT's names; those of its other families are made from them by `families.py`. Takes a config
+and the parts of a model; gives, for each weight, its name and shape in every format, and how to convert it. The
+loader, the saver and the tests all use these rows.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from keras_bert.checkpoint.families import find_family
 from keras_bert.model.config import BertConfig
 
 FORMATS = ("huggingface", "google", "keras_hub")
@@ -144,6 +146,8 @@ TABLE: tuple[Weight, ...] = (
     # A head that other libraries do not have; the names in Hugging Face's column are our own.
     *_dense("relation_dense", None, "relation.dense", None, "RH"),
     *_logits("relation_classifier", None, "relation.classifier", "HC"),
+    *_dense("replaced_dense", None, "discriminator_predictions.dense", None, "HH"),
+    *_logits("replaced_classifier", None, "discriminator_predictions.dense_prediction", "H1"),
 )
 # fmt: on
 
@@ -155,6 +159,7 @@ HEAD_PARTS: dict[str, tuple[str, ...]] = {
     "token_classification": ("token_classifier",),
     "question_answering": ("span_classifier",),
     "relation": ("relation_classifier", "relation_dense", "pooler"),
+    "replaced_tokens": ("replaced_classifier", "replaced_dense"),
 }
 ENCODER_PARTS = ("token_embedding", "embeddings", "block", "pooler")
 # Two classifiers in one model: Hugging Face has the same name for both, so the second one gets a different name.
@@ -172,6 +177,10 @@ def weights(config: BertConfig, parts: Iterable[str]) -> list[Weight]:
     rows = [row for row in TABLE if row.part in parts]
     if config.table_dim == config.hidden_dim:
         rows = [row for row in rows if not row.ours.startswith("embeddings.projection")]
+    if not config.num_segments:
+        rows = [row for row in rows if not row.ours.startswith("embeddings.segment")]
+    family = find_family(config)
+    rows = [replace(row, huggingface=row.huggingface and family.rename(row.ours, row.huggingface)) for row in rows]
     block = [row for row in rows if row.part == "block"]
     blocks = [row.at(layer) for layer in range(config.num_layers if block else 0) for row in block]
     others = [_named_beside(row, parts) for row in rows if row.part != "block"]
@@ -180,8 +189,7 @@ def weights(config: BertConfig, parts: Iterable[str]) -> list[Weight]:
 
 def _named_beside(row: Weight, parts: set[str]) -> Weight:
     if row.part == "token_classifier" and row.huggingface is not None and "classifier" in parts:
-        name = row.huggingface.replace(*BESIDE_CLASSIFIER)
-        return Weight(row.ours, row.google, name, row.keras_hub, row.shape, row.layout)
+        return replace(row, huggingface=row.huggingface.replace(*BESIDE_CLASSIFIER))
     return row
 
 
@@ -192,7 +200,7 @@ def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) ->
     """Return the shape in our model; `classes` has the number of classes by part."""
     sizes = {
         "V": config.vocabulary_size,
-        "P": config.max_sequence_length,
+        "P": config.num_positions,
         "S": config.num_segments,
         "E": config.table_dim,
         "H": config.hidden_dim,
@@ -201,6 +209,7 @@ def our_shape(weight: Weight, config: BertConfig, classes: Mapping[str, int]) ->
         "C": classes.get(weight.part, 0),
         "R": 3 * config.hidden_dim,
         "2": 2,
+        "1": 1,
     }
     return tuple(sizes[letter] for letter in weight.shape)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
 
 _WRITERS = {
-    "huggingface": huggingface.write_weights,
     "google": google.write_weights,
     "keras_hub": keras_hub.write_weights,
 }
@@ -47,12 +46,13 @@ def save_pretrained(
     tokenizer: "BertTokenizer | None" = None,
     format: str = "huggingface",
     labels: Sequence[str] | None = None,
+    dtype: str = "float32",
 ) -> None:
     """Save a model from `bert_encoder` or `bert_model`, with its heads, to a directory.
 
     A new directory appears with all files or not at all. In an existing one, files of the same name are replaced and
     others stay; if the program is killed meanwhile, the directory opens as the old or the new model. If it holds
-    weights of another format, an error is raised. Weights are written as float32.
+    weights of another format, an error is raised.
 
     What each format can hold:
 
@@ -74,13 +74,15 @@ def save_pretrained(
         format: `"huggingface"`, `"google"` or `"keras_hub"`.
         labels: The names of the classes, written to `labels.txt` and, for Hugging Face, to `config.json`. If the model
             has two classifiers, they are those of the one for whole texts.
+        dtype: `"float32"`, or `"float16"` for files of half the size (`huggingface` only). A model that is loaded
+            computes in float32 either way, unless Keras's dtype policy says otherwise.
 
     Example:
         ```python
         keras_bert.save_pretrained(model, "sentiment", tokenizer=tokenizer, labels=["negative", "positive"])
         ```
     """
-    with saving_pretrained(model, directory, tokenizer=tokenizer, format=format, labels=labels):
+    with saving_pretrained(model, directory, tokenizer=tokenizer, format=format, labels=labels, dtype=dtype):
         pass
 
 
@@ -92,12 +94,13 @@ def saving_pretrained(
     tokenizer: "BertTokenizer | None" = None,
     format: str = "huggingface",
     labels: Sequence[str] | None = None,
+    dtype: str = "float32",
     stale: Sequence[str] = (),
 ) -> Iterator[Path]:
     """Save a model as `save_pretrained` does, together with more files.
 
     Args:
-        model, directory, tokenizer, format, labels: As for `save_pretrained`.
+        model, directory, tokenizer, format, labels, dtype: As for `save_pretrained`.
         stale: Files of the old model, which are deleted unless they are written again.
 
     Returns:
@@ -111,6 +114,10 @@ def saving_pretrained(
     """
     if format not in FORMATS:
         raise ValueError(f"format={format!r} is unknown; choose one of {', '.join(map(repr, FORMATS))}.")
+    if dtype not in ("float32", "float16") or (dtype != "float32" and format != "huggingface"):
+        raise ValueError(
+            f"dtype={dtype!r} and format={format!r}: expected 'float32', or 'float16' with format='huggingface'."
+        )
     directory = Path(directory).expanduser().resolve()
     settings, rows = _describe(model, format, labels)
     _check_place(directory, format)
@@ -118,7 +125,10 @@ def saving_pretrained(
     # The old model's class names, and files about its vocabulary.
     stale = (*stale, LABELS, *(TOKENIZER_FILES if tokenizer is not None and format != "keras_hub" else ()))
     with written_whole(directory, stale) as partial:
-        _WRITERS[format](partial, settings, arrays)
+        if format == "huggingface":
+            huggingface.write_weights(partial, settings, arrays, dtype=dtype)
+        else:
+            _WRITERS[format](partial, settings, arrays)
         if tokenizer is not None:
             write_tokenizer(partial, format, tokenizer, settings.config)
         if settings.labels is not None:

@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_bert.checkpoint.files import CheckpointError, read_json, write_json
+from keras_bert.checkpoint.unigram_files import SENTENCEPIECE, has_unigram, read_unigram, write_unigram
 from keras_bert.model.config import BertConfig
 
 if TYPE_CHECKING:
+    from keras_bert.text.subword_tokenizer import SubwordTokenizer
     from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.unigram import UnigramTokenizer
 
 VOCABULARY, TOKENIZER_CONFIG, TOKENIZER, LABELS = (
     "vocab.txt",
@@ -18,7 +21,7 @@ VOCABULARY, TOKENIZER_CONFIG, TOKENIZER, LABELS = (
     "labels.txt",
 )
 # Other files about a tokenizer, which would contradict a new one.
-TOKENIZER_FILES = (TOKENIZER, "special_tokens_map.json", "added_tokens.json")
+TOKENIZER_FILES = (VOCABULARY, SENTENCEPIECE, TOKENIZER, "special_tokens_map.json", "added_tokens.json")
 KERAS_HUB_VOCABULARY = "assets/tokenizer/vocabulary.txt"
 _SPECIAL_TOKENS = {
     "cls_token": "[CLS]",
@@ -30,6 +33,7 @@ _SPECIAL_TOKENS = {
 # In transformers 4 and 5. Not every name with "Bert": BertJapaneseTokenizer first splits words by a dictionary.
 _CLASSES = (
     *("BertTokenizer", "BertTokenizerFast", "BertTokenizerLegacy"),
+    *("DistilBertTokenizer", "DistilBertTokenizerFast", "ElectraTokenizer", "ElectraTokenizerFast"),
     *("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend"),
 )
 _KINDS = {bool: "true, false or null", str: "a text", dict: "an object", int: "a number"}
@@ -37,17 +41,17 @@ _KINDS = {bool: "true, false or null", str: "a text", dict: "an object", int: "a
 # === Reading ===
 
 
-def read_tokenizer(directory: Path, format: str, config: BertConfig) -> "BertTokenizer | None":
-    """Return the directory's `BertTokenizer`, or `None` if it has no vocabulary."""
+def read_tokenizer(directory: Path, format: str, config: BertConfig) -> "BertTokenizer | UnigramTokenizer | None":
+    """Return the directory's tokenizer, or `None` if it has no vocabulary."""
+    if format == "huggingface" and has_unigram(directory):
+        tokenizer = read_unigram(directory)
+        _check_size(tokenizer.vocabulary_size, directory, config)
+        return tokenizer
     readers = {"huggingface": _read_text_files, "google": _read_text_files, "keras_hub": _read_keras_hub}
     vocabulary, options = readers[format](directory)
     if vocabulary is None:
         return None
-    if len(vocabulary) > config.vocabulary_size:
-        raise CheckpointError(
-            f"The vocabulary in {directory} has {len(vocabulary)} tokens, but the model has "
-            f"{config.vocabulary_size}. Check that the vocabulary belongs to this model."
-        )
+    _check_size(len(vocabulary), directory, config)
     if options.get("lowercase") is None:
         options["lowercase"] = infers_lowercase(vocabulary)
     # Imported late: the tokenizer needs TensorFlow, and weights can be loaded without it.
@@ -57,6 +61,14 @@ def read_tokenizer(directory: Path, format: str, config: BertConfig) -> "BertTok
         return BertTokenizer(vocabulary, **options)
     except ValueError as error:
         raise CheckpointError(f"The vocabulary in {directory} cannot be used: {error}") from error
+
+
+def _check_size(size: int, directory: Path, config: BertConfig) -> None:
+    if size > config.vocabulary_size:
+        raise CheckpointError(
+            f"The vocabulary in {directory} has {size} tokens, but the model has {config.vocabulary_size}. Check that "
+            "the vocabulary belongs to this model."
+        )
 
 
 def infers_lowercase(vocabulary: Sequence[str]) -> bool:
@@ -180,12 +192,23 @@ def read_labels(directory: Path, said: Sequence[str] | None) -> list[str] | None
 # === Writing ===
 
 
-def write_tokenizer(directory: Path, format: str, tokenizer: "BertTokenizer", config: BertConfig) -> None:
+def write_tokenizer(directory: Path, format: str, tokenizer: "SubwordTokenizer", config: BertConfig) -> None:
     """Write the vocabulary, and the settings if the format has a file for them."""
-    size = len(tokenizer.vocabulary)
+    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.unigram import UnigramTokenizer
+
+    size = tokenizer.vocabulary_size
     if size > config.vocabulary_size:
         raise CheckpointError(
             f"The tokenizer has {size} tokens, but the model has {config.vocabulary_size}; pass the model's tokenizer."
+        )
+    if isinstance(tokenizer, UnigramTokenizer) and format == "huggingface":
+        write_unigram(directory, tokenizer, config.max_sequence_length)
+        return
+    if not isinstance(tokenizer, BertTokenizer):
+        raise CheckpointError(
+            f"The {format} format has WordPiece vocabularies, got a {type(tokenizer).__name__}; use "
+            "format='huggingface'."
         )
     if format == "keras_hub":
         _write_keras_hub(directory, tokenizer)

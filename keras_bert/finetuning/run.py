@@ -27,6 +27,7 @@ from keras_bert.finetuning.trained_parts import choose_trained, reinitialize_top
 from keras_bert.finetuning.weight_averaging import RunWeights, average_runs
 from keras_bert.model.weights import to_numpy
 from keras_bert.system.atomic_files import write_whole
+from keras_bert.system.directory_claim import claims_its_directory
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.training_model import TrainingModel
@@ -35,6 +36,7 @@ from keras_bert.training.training_model import TrainingModel
 _STEPS_THAT_PAY_FOR_XLA = 150
 
 
+@claims_its_directory
 def finetune(
     build: Callable[[int], keras.Model],
     batches: Callable[[int, int, int], tf.data.Dataset],

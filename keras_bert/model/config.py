@@ -12,6 +12,7 @@ from typing import Any
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 POOLINGS = ("cls", "mean")
 POSITIONS = ("learned", "sinusoidal")
+POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
 
 # Sizes of the published BERT models (Devlin et al. 2018; Turc et al. 2019 for those below base).
 PRESETS: dict[str, dict[str, int]] = {
@@ -42,13 +43,18 @@ class BertConfig:
         hidden_dim: The width of the encoder.
         intermediate_dim: The width inside the feed-forward part of a block.
         max_sequence_length: The number of positions, so the longest input.
-        num_segments: The number of segments.
+        num_segments: The number of segments. With 1, every token has the same segment vector, whatever `segment_ids`
+            says, as in XLM-R; with 0 there are no segment vectors, as in DistilBERT.
         embedding_dim: The width of the embedding tables; `None` means `hidden_dim`. A narrower table is projected to
             `hidden_dim`.
         attention_dim: The width of all heads together; `None` means `hidden_dim`. Removing heads makes it smaller.
         pooling: What `pooled_output` is computed from, by a dense layer with tanh: `"cls"`, the first token's state, as
             in BERT, or `"mean"`, the mean of all tokens' states, which suits models trained as sentence encoders.
         position: `"learned"`, or `"sinusoidal"` for a fixed table.
+        position_offset: The row of the position table that the first token takes; XLM-R begins at row 2. The table has
+            that many rows more than `max_sequence_length`.
+        pooler_activation: The activation of the pooler's dense layer: `"tanh"`, as in BERT, `"relu"`, as in
+            DistilBERT's classifier, or `"gelu"`, as in ELECTRA's.
         activation: `"gelu"` (exact, as BERT), `"gelu_tanh"` or `"relu"`.
         dropout: The rate for embeddings and for the outputs of attention and feed-forward.
         attention_dropout: The rate for attention probabilities.
@@ -72,10 +78,14 @@ class BertConfig:
     attention_dropout: float = 0.1
     layer_norm_epsilon: float = 1e-12
     initializer_range: float = 0.02
+    position_offset: int = 0
+    pooler_activation: str = "tanh"
 
     def __post_init__(self) -> None:
         for name in _SIZES:
             _require_positive_int(name, getattr(self, name))
+        for name in ("num_segments", "position_offset"):
+            _require_positive_int(name, getattr(self, name), least=0)
         for name in ("embedding_dim", "attention_dim"):
             if getattr(self, name) is not None:
                 _require_positive_int(name, getattr(self, name))
@@ -88,6 +98,7 @@ class BertConfig:
         _require_choice("activation", self.activation, ACTIVATIONS)
         _require_choice("position", self.position, POSITIONS)
         _require_choice("pooling", self.pooling, POOLINGS)
+        _require_choice("pooler_activation", self.pooler_activation, POOLER_ACTIVATIONS)
         for name in ("dropout", "attention_dropout"):
             rate = getattr(self, name)
             if not _is_number(rate) or not 0 <= rate < 1:
@@ -112,6 +123,11 @@ class BertConfig:
         """Width of the embedding tables: `embedding_dim`, or `hidden_dim` if that is not set."""
         return self.embedding_dim or self.hidden_dim
 
+    @property
+    def num_positions(self) -> int:
+        """Rows of the position table: `max_sequence_length`, and those before `position_offset`."""
+        return self.max_sequence_length + self.position_offset
+
     @classmethod
     def preset(cls, name: str, **changes: Any) -> "BertConfig":
         """Return a size by name, with changes.
@@ -134,8 +150,13 @@ class BertConfig:
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields by name, ready for JSON."""
-        return dataclasses.asdict(self)
+        """Return the fields by name, ready for JSON.
+
+        A field that earlier versions did not have is left out while it has its default, so that what they saved, such
+        as a run to resume, still compares equal.
+        """
+        later = {name for name, default in _ADDED.items() if getattr(self, name) == default}
+        return {name: value for name, value in dataclasses.asdict(self).items() if name not in later}
 
     @classmethod
     def from_json(cls, path: str | Path) -> "BertConfig":
@@ -178,17 +199,18 @@ _SIZES = (
     "hidden_dim",
     "intermediate_dim",
     "max_sequence_length",
-    "num_segments",
 )
+# Fields that the first versions did not have, with their defaults.
+_ADDED = {"position_offset": 0, "pooler_activation": "tanh"}
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _require_positive_int(name: str, value: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r} is not a size; expected an integer of at least 1.")
+def _require_positive_int(name: str, value: Any, least: int = 1) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name}={value!r} is not a size; expected an integer of at least {least}.")
 
 
 def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:

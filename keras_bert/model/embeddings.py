@@ -33,7 +33,8 @@ class BertEmbeddings(keras.layers.Layer):
     """Adds position and segment to token vectors; layer norm, dropout and, for narrow tables, a projection.
 
     Takes `token_vectors [B, T, E]` and `segment_ids [B, T]`, gives `[B, T, H]`. Positions count from the row's start
-    unless `position_ids [B, T]` is given, as for shared rows.
+    unless `position_ids [B, T]` is given, as for shared rows; either way the first is 0, which takes the row
+    `position_offset` of the table.
 
     Example:
         >>> config = BertConfig.preset("tiny")
@@ -48,13 +49,15 @@ class BertEmbeddings(keras.layers.Layer):
         self.seed = seed
         seeds = spread_seed(seed, 4)
         self._position_initializer = initializer(self.config.initializer_range, seeds[0])
-        self.segment = keras.layers.Embedding(
-            self.config.num_segments,
-            self.config.table_dim,
-            initializer(self.config.initializer_range, seeds[1]),
-            dtype=self.dtype_policy,
-            name="segment",
-        )
+        self.segment = None
+        if self.config.num_segments:
+            self.segment = keras.layers.Embedding(
+                self.config.num_segments,
+                self.config.table_dim,
+                initializer(self.config.initializer_range, seeds[1]),
+                dtype=self.dtype_policy,
+                name="segment",
+            )
         self.norm = layer_norm(self, "norm")
         self.dropout = HashDropout(self.config.dropout, seed=seeds[2], dtype=self.dtype_policy, name="dropout")
         self.projection = None
@@ -67,7 +70,8 @@ class BertEmbeddings(keras.layers.Layer):
         segment_ids_shape: Shape | None = None,
         position_ids_shape: Shape | None = None,
     ) -> None:
-        self.segment.build(segment_ids_shape)
+        if self.segment is not None:
+            self.segment.build(segment_ids_shape)
         self.norm.build(token_vectors_shape)
         if self.projection is not None:
             self.projection.build(token_vectors_shape)
@@ -75,29 +79,43 @@ class BertEmbeddings(keras.layers.Layer):
         # A sinusoidal table is a frozen weight, so that checkpoints and converters know one kind of position table.
         self.position = self.add_weight(
             name="position",
-            shape=(self.config.max_sequence_length, self.config.table_dim),
+            shape=(self.config.num_positions, self.config.table_dim),
             initializer=_sinusoid if sinusoidal else self._position_initializer,
             trainable=not sinusoidal,
         )
 
     def call(self, token_vectors: Any, segment_ids: Any, position_ids: Any = None, training: bool | None = None) -> Any:
         packed = position_ids is not None
-        positions = ops.take(self.position, position_ids, axis=0) if packed else self._positions(token_vectors)
-        x = token_vectors + self.segment(segment_ids) + positions
+        positions = ops.take(self.position_rows(), position_ids, axis=0) if packed else self._positions(token_vectors)
+        x = token_vectors if self.segment is None else token_vectors + self.segment_vectors(segment_ids)
+        x = x + positions
         x = self.dropout(self.norm(x), training=training)
         return x if self.projection is None else self.projection(x)
 
+    def segment_vectors(self, segment_ids: Any) -> Any:
+        """Return what is added to tokens for their segments: `[B, T, E]`, or a vector `[E]` for all of them."""
+        if self.segment is None:
+            return ops.zeros((self.config.table_dim,), self.compute_dtype)
+        if self.config.num_segments == 1:  # packing numbers a pair's second text 1, whatever the model
+            return ops.cast(self.segment.embeddings[0], self.compute_dtype)
+        return self.segment(segment_ids)
+
+    def position_rows(self) -> Any:
+        """Return the rows of the position table that tokens can have, `[max_sequence_length, E]`."""
+        offset = self.config.position_offset
+        return self.position[offset:] if offset else self.position
+
     def _positions(self, token_vectors: Any) -> Any:
-        """Return the first T rows of the position table, `[T, E]`."""
+        """Return the rows of the first T positions, `[T, E]`."""
         length, rows = token_vectors.shape[1], self.config.max_sequence_length
         if length is None:
             # GATHER over a RANGE is the only form of a run-time length that TFLite's XNNPACK delegate takes as a whole.
-            return ops.take(self.position, ops.arange(ops.shape(token_vectors)[1]), axis=0)
+            return ops.take(self.position_rows(), ops.arange(ops.shape(token_vectors)[1]), axis=0)
         if length > rows:
             raise ValueError(
                 f"sequence_length={length} exceeds max_sequence_length={rows}; shorten the text or use windows."
             )
-        return self.position[:length]
+        return self.position_rows()[:length]
 
     def compute_output_shape(
         self,

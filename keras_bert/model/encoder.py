@@ -138,7 +138,8 @@ class EncoderBlock(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_bert")
 class Pooler(keras.layers.Layer):
-    """A dense layer with tanh on the first token's state, or on the mean of all states: `[B, T, H]` to `[B, H]`.
+    """A dense layer with tanh, or the config's `pooler_activation`, on the first token's state, or on the mean of all
+    states: `[B, T, H]` to `[B, H]`.
 
     In shared rows, `starts` says where the examples begin: `[B, E]`, the places in each row, gives `[B, E, H]`; `[X]`,
     the places in all rows one after the other, gives `[X, H]`. The mean also takes `visible`, the `padding_mask`.
@@ -148,7 +149,8 @@ class Pooler(keras.layers.Layer):
         super().__init__(**kwargs)
         self.config = as_config(config)
         self.seed = seed
-        self.dense = dense(self, self.config.hidden_dim, "dense", activation="tanh", seed=seed)
+        activation = gelu if self.config.pooler_activation == "gelu" else self.config.pooler_activation
+        self.dense = dense(self, self.config.hidden_dim, "dense", activation=activation, seed=seed)
 
     def build(self, x_shape: Shape, starts_shape: Shape | None = None, visible_shape: Shape | None = None) -> None:
         self.dense.build((x_shape[0], x_shape[-1]))

@@ -8,6 +8,7 @@
 | `token_classification` | `token_logits` | `[B, T, C]` | BertForTokenClassification |
 | `question_answering` | `span_logits` | `[B, T, 2]` | BertForQuestionAnswering |
 | `relation` | `relation_logits` | `[B, C]` | none: opens as BertModel |
+| `replaced_tokens` | `replaced_logits` | `[B, T]` | ElectraForPreTraining |
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +24,10 @@ from keras_bert.model.encoder import activation_function, bert_encoder, encoder_
 
 _TRUNCATED_DEVIATION = 0.8796  # the standard deviation of a standard normal distribution truncated at 2
 
-HEADS = ("masked_lm", "next_sentence", "classification", "token_classification", "question_answering", "relation")
+HEADS = (
+    *("masked_lm", "next_sentence", "classification", "token_classification", "question_answering", "relation"),
+    "replaced_tokens",
+)
 
 # === Layers ===
 
@@ -188,6 +192,7 @@ def bert_model(
             "span_logits": _linear(encoder.output["sequence_output"], 2, "span_classifier", config, seed)
         },
         "relation": lambda seed: {"relation_logits": _relate(encoder, classes.get("relation"), marker_ids, rate, seed)},
+        "replaced_tokens": lambda seed: {"replaced_logits": _find_replaced(encoder, seed)},
     }
     outputs = {}
     for head in heads:
@@ -235,6 +240,18 @@ def _relate(
     init = _head_initializer(config, seeds[0])
     hidden = keras.layers.Dense(config.hidden_dim, activation="tanh", kernel_initializer=init, name="relation_dense")
     return _classify(hidden(vectors), num_classes, "relation_classifier", config, rate, seeds[1])
+
+
+def _find_replaced(encoder: keras.Model, seed: int | None) -> Any:
+    """Score each token for having been replaced, as ELECTRA's discriminator does (Clark et al. 2020)."""
+    config, seeds = encoder_config(encoder), spread_seed(seed, 2)
+    hidden = keras.layers.Dense(
+        config.hidden_dim,
+        activation=activation_function(config),
+        kernel_initializer=_head_initializer(config, seeds[0]),
+        name="replaced_dense",
+    )(encoder.output["sequence_output"])
+    return _linear(hidden, 1, "replaced_classifier", config, seeds[1])[..., 0]
 
 
 def _linear(vectors: Any, units: int, name: str, config: BertConfig, seed: int | None) -> Any:

@@ -180,11 +180,13 @@ def _find_logit(turns: np.ndarray, share: float, config: BertConfig) -> tuple[fl
 def _write_positions(embeddings: Any, token_table: Any, waves: _Waves, config: BertConfig) -> None:
     sines, cosines = waves.table[:, 0], waves.table[:, 1]
     if waves.own_columns:
-        angles = np.arange(config.max_sequence_length)[:, None] * waves.turns
-        table = np.zeros((config.max_sequence_length, config.table_dim))
+        # Rows before the first token's are never read.
+        angles = np.arange(-config.position_offset, config.max_sequence_length)[:, None] * waves.turns
+        table = np.zeros((config.num_positions, config.table_dim))
         table[:, sines], table[:, cosines] = np.sin(angles), np.cos(angles)
         _assign(embeddings.position, table * _POSITION_SCALE * config.initializer_range)
-        for variable in (token_table.embeddings, embeddings.segment.embeddings):
+        segments = [] if embeddings.segment is None else [embeddings.segment.embeddings]
+        for variable in (token_table.embeddings, *segments):
             values = to_numpy(variable)
             values[:, waves.table.ravel()] = 0
             _assign(variable, values)

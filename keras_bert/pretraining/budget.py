@@ -12,11 +12,8 @@ import math
 import os
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import keras
+from typing import TYPE_CHECKING, Any
 
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.model.config import BertConfig
@@ -24,10 +21,14 @@ from keras_bert.model.encoder import encoder_config
 from keras_bert.pretraining.batches import token_counts, training_batches, validation_batches
 from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.run import compiled_model, plain_model
+from keras_bert.pretraining.timings import StepClock, Timings, seconds_of
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.text.tokenizer import BertTokenizer
-from keras_bert.training.devices import choose_devices
+from keras_bert.training.devices import Devices, choose_devices
 from keras_bert.training.resume import save_state
+
+if TYPE_CHECKING:
+    from keras_bert.pretraining.teacher.plan import Teacher
 
 FILE = "budget.json"
 
@@ -35,24 +36,8 @@ _CHECKS = 20  # evaluations and saved states of a run, at most
 _CHECKED_SHARE = 0.05  # of the time, for all of these together
 _RESERVE = 0.03  # of the time, for steps that are slower than the measured ones
 _AT_ONCE = 8  # steps per execution; `save_every` is a multiple of it
-_LEAST_EXECUTIONS = 3
 _MEASURED_SHARE = 0.01  # of the budget
 _MEASURED_SECONDS = (3.0, 60.0)  # at least, at most
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Timings:
-    """The measured times of a run, in seconds.
-
-    Args:
-        step: One training step.
-        check: One evaluation, if there is validation data, and one saved state.
-        once: What happens once in a run: compilation, the first pass over the validation examples, saving the model.
-    """
-
-    step: float
-    check: float
-    once: float
 
 
 def fit_to_budget(
@@ -62,6 +47,7 @@ def fit_to_budget(
     tokenizer: BertTokenizer,
     budget: float,
     *,
+    teacher: "Teacher | None" = None,
     save_every: int | None = None,
     start_from: str | os.PathLike[str] | None = None,
     spent: float = 0.0,
@@ -72,7 +58,7 @@ def fit_to_budget(
     Args:
         phase: The run, with any number of steps in its plan.
         output: Its directory, as for `pretrain`. A decision that is stored there is used again.
-        config, tokenizer, start_from: As for `pretrain`.
+        config, tokenizer, teacher, start_from: As for `pretrain`.
         budget: Seconds from the start of the command to the saved model.
         save_every: Steps between two saved states; `None` evaluates and saves up to 20 times.
         spent: Seconds of the budget that are used already, for example for making examples.
@@ -91,16 +77,18 @@ def fit_to_budget(
     decision: dict[str, Any] | None = _stored_decision(output, budget)
     if decision is None:
         began = time.monotonic()
-        timings = _measure(phase, output, config, tokenizer, budget, start_from)
+        timings = _measure(phase, output, config, tokenizer, budget, teacher, start_from)
         left = budget - spent - (time.monotonic() - began)
         steps, every = count_steps(timings, left, budget=budget, save_every=save_every)
         decision = {"budget": budget, "steps": steps, "save_every": every, "seconds": _rounded(timings)}
         write_whole(output / FILE, json.dumps(decision, indent=2) + "\n")
     if verbose:
         seconds = decision["seconds"]
+        reading = seconds.get("read", 0.0) * seconds.get("reads", 0.0)
+        beside = f" and {reading:.3g} s of the teacher" if reading else ""
         print(
-            f"{'budget':<20} {budget:,.0f} s: {decision['steps']:,} steps of {seconds['step']:.3g} s; measured and "
-            f"saved every {decision['save_every']:,} steps, in {seconds['check']:.3g} s"
+            f"{'budget':<20} {budget:,.0f} s: {decision['steps']:,} steps of {seconds['step']:.3g} s{beside}; measured "
+            f"and saved every {decision['save_every']:,} steps, in {seconds['check']:.3g} s"
         )
     plan = dataclasses.replace(phase.plan, steps=decision["steps"], save_every=decision["save_every"])
     return dataclasses.replace(phase, plan=plan)
@@ -121,6 +109,8 @@ def count_steps(
         >>> count_steps(Timings(step=0.1, check=2.0, once=20.0), 3600)
         (34240, 1712)
     """
+    if timings.reads:
+        return _count_taught_steps(timings, seconds, budget=budget, save_every=save_every)
     left = (seconds - timings.once) * (1 - _RESERVE)
     if save_every is None:
         most = max(1, int(min(_CHECKS, _CHECKED_SHARE * left / max(timings.check, 1e-9))))
@@ -145,34 +135,17 @@ def count_steps(
     return every * checks, every
 
 
+def _count_taught_steps(timings: Timings, seconds: float, **options: Any) -> tuple[int, int]:
+    """The teacher's part of a step is counted with it, unless it reads all text and the steps go on."""
+    per_step = dataclasses.replace(timings, step=timings.step + timings.reads * timings.read, reads=0.0)
+    steps, every = count_steps(per_step, seconds, **options)
+    if timings.rows is not None and steps * timings.reads > timings.rows:
+        at_first = dataclasses.replace(timings, once=timings.once + timings.rows * timings.read, reads=0.0)
+        return count_steps(at_first, seconds, **options)
+    return steps, every
+
+
 # === Measuring ===
-
-
-class _StepClock(keras.callbacks.Callback):
-    """Notes the time at the end of every execution; stops the training when enough time is measured."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds, self.began = seconds, time.monotonic()
-        self.steps: list[int] = []
-        self.times: list[float] = []
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self.steps.append(batch + 1)
-        self.times.append(time.monotonic() - self.began)
-        measured = self.times[-1] - self.times[0]
-        if len(self.times) > _LEAST_EXECUTIONS and measured >= self.seconds:
-            self.model.stop_training = True
-
-    @property
-    def step(self) -> float:
-        """Seconds of a step, without the first execution, which includes the compilation."""
-        return (self.times[-1] - self.times[0]) / (self.steps[-1] - self.steps[0])
-
-    @property
-    def compilation(self) -> float:
-        """Seconds of the compilation."""
-        return max(0.0, self.times[0] - self.steps[0] * self.step)
 
 
 def _measure(
@@ -181,6 +154,7 @@ def _measure(
     config: BertConfig | None,
     tokenizer: BertTokenizer,
     budget: float,
+    teacher: "Teacher | None",
     start_from: str | os.PathLike[str] | None,
 ) -> Timings:
     if config is None:
@@ -192,9 +166,31 @@ def _measure(
         raise ValueError(
             f"A budget needs one process, but this run has {devices.num_workers}; give the number of steps instead."
         )
-    plan = _measured_plan(phase.plan, config)
+    plan, scratch = _measured_plan(phase.plan, config), output / ".budget"
     low, high = _MEASURED_SECONDS
-    clock = _StepClock(min(high, max(low, _MEASURED_SHARE * budget)))
+    seconds = min(high, max(low, _MEASURED_SHARE * budget))
+    try:
+        if teacher is not None:
+            from keras_bert.pretraining.teacher.timings import measure_taught
+
+            phase = dataclasses.replace(phase, plan=plan)
+            return measure_taught(phase, scratch, config, tokenizer, teacher, seconds, start_from)
+        return _measure_plain(phase, scratch, config, tokenizer, plan, devices, seconds)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+        gc.collect()
+
+
+def _measure_plain(
+    phase: Phase,
+    scratch: Path,
+    config: BertConfig,
+    tokenizer: BertTokenizer,
+    plan: PretrainingPlan,
+    devices: Devices,
+    seconds: float,
+) -> Timings:
+    clock = StepClock(seconds)
     counts = token_counts(phase.examples, tokenizer).tolist()
     with devices.scope():
         model = compiled_model(phase.examples, config, plan, devices, counts)
@@ -206,13 +202,9 @@ def _measure(
         if phase.validation is not None:
             checks = validation_batches(phase.validation, config, tokenizer, plan, replicas=devices.num_replicas)
             checks = devices.distribute(checks)
-            first, later = (_seconds(model.evaluate, checks, verbose=0) for _ in range(2))
-        scratch = output / ".budget"
-        saving = _seconds(save_state, model, scratch / "state", step=0)
-        once = _seconds(save_pretrained, plain_model(model, config), scratch / "model", tokenizer=tokenizer)
-        shutil.rmtree(scratch, ignore_errors=True)
-    del model
-    gc.collect()
+            first, later = (seconds_of(model.evaluate, checks, verbose=0) for _ in range(2))
+        saving = seconds_of(save_state, model, scratch / "state", step=0)
+        once = seconds_of(save_pretrained, plain_model(model, config), scratch / "model", tokenizer=tokenizer)
     return Timings(step=clock.step, check=later + saving, once=clock.compilation + max(0.0, first - later) + once)
 
 
@@ -221,14 +213,8 @@ def _measured_plan(plan: PretrainingPlan, config: BertConfig) -> PretrainingPlan
     return dataclasses.replace(plan.for_config(config), steps=_AT_ONCE * 10**6, save_every=_AT_ONCE * 10**6)
 
 
-def _seconds(run: Callable[..., Any], *arguments: Any, **options: Any) -> float:
-    began = time.monotonic()
-    run(*arguments, **options)
-    return time.monotonic() - began
-
-
 def _rounded(timings: Timings) -> dict[str, Any]:
-    return {name: float(f"{value:.4g}") for name, value in dataclasses.asdict(timings).items()}
+    return {name: value and float(f"{value:.4g}") for name, value in dataclasses.asdict(timings).items()}
 
 
 def _stored_decision(output: Path, budget: float) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ of losses. It connects input, model, optimizer, devices, saved states and record
 second run that starts from the model of the first.
 """
 
+import contextlib
 import functools
 import os
 import warnings
@@ -43,6 +44,7 @@ from keras_bert.pretraining.records import (
 )
 from keras_bert.pretraining.teacher.plan import Teacher
 from keras_bert.pretraining.teacher.run import pretrain_with_teacher
+from keras_bert.system.directory_claim import claimed
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
@@ -179,15 +181,16 @@ def _run(
         raise ValueError("growth is for models that start from nothing; leave it out, or start_from.")
     done = newest_step(output / "state")
     _check_place(done, plan, output)
-    if devices.is_chief:
-        write_plan(output, _describe(phase, config, devices, start_from))
-        if verbose:
-            print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
-    with devices.scope():
-        model = _train(phase, output, config, tokenizer, devices, done, source, verbose)
-    plain = plain_model(model, config)
-    if devices.is_chief:
-        save_pretrained(plain, output / "model", tokenizer=tokenizer)
+    with claimed(output) if devices.is_chief else contextlib.nullcontext():
+        if devices.is_chief:
+            write_plan(output, _describe(phase, config, devices, start_from))
+            if verbose:
+                print(f"{devices}\n{'steps':<20} {done:,} of {plan.steps:,} done, to {output}")
+        with devices.scope():
+            model = _train(phase, output, config, tokenizer, devices, done, source, verbose)
+        plain = plain_model(model, config)
+        if devices.is_chief:
+            save_pretrained(plain, output / "model", tokenizer=tokenizer)
     return plain
 
 
@@ -333,7 +336,7 @@ def _check_sizes(config: BertConfig | None, source: keras.Model | None, tokenize
             "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
         )
     if source is not None:
-        there, wanted = encoder_config(source).to_dict(), config.to_dict()
+        there, wanted = asdict(encoder_config(source)), asdict(config)
         free = ("dropout", "attention_dropout")
         wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
         if wrong:

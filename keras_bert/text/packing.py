@@ -34,7 +34,8 @@ def pack(
     first = tokenizer(_batch(texts, "texts"))
     second = None if pairs is None else tokenizer(_batch(pairs, "pairs"))
     special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
-    return pack_ids(first, second, sequence_length=sequence_length, **special)
+    separators = tokenizer.pair_separators
+    return pack_ids(first, second, sequence_length=sequence_length, separators=separators, **special)
 
 
 def pack_ids(
@@ -44,20 +45,24 @@ def pack_ids(
     cls_id: int,
     sep_id: int,
     pad_id: int = 0,
+    separators: int = 1,
     sequence_length: int | None = None,
 ) -> dict[str, tf.Tensor]:
     """Arrange ragged ids `[B, (tokens)]` without special tokens as the encoder's inputs; see `pack`.
 
+    `separators` is how many `[SEP]` stand between the texts of a pair, all of them in the first segment.
+
     If a pair is too long, tokens are removed from the end of the longer text until it fits, as in the original BERT.
     """
     if sequence_length is not None:
-        first, second = _trim(first, second, sequence_length)
+        first, second = _trim(first, second, sequence_length, special=2 if second is None else 2 + separators)
     rows = first.bounding_shape(0)
     cls, sep = (tf.fill([rows, 1], tf.cast(token, first.dtype)) for token in (cls_id, sep_id))
     head = tf.concat([cls, first, sep], axis=1)
     if second is None:
         tokens, segments = head, tf.zeros_like(head)
     else:
+        head = tf.concat([head, *[sep] * (separators - 1)], axis=1)
         tail = tf.concat([second, sep], axis=1)
         tokens = tf.concat([head, tail], axis=1)
         segments = tf.concat([tf.zeros_like(head), tf.ones_like(tail)], axis=1)
@@ -70,10 +75,9 @@ def pack_ids(
 
 
 def _trim(
-    first: tf.RaggedTensor, second: tf.RaggedTensor | None, sequence_length: int
+    first: tf.RaggedTensor, second: tf.RaggedTensor | None, sequence_length: int, special: int
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None]:
     """Keep what fits beside the special tokens; this is the original BERT's `_truncate_seq_pair` in closed form."""
-    special = 2 if second is None else 3
     room = sequence_length - special
     if room < 1:
         raise ValueError(

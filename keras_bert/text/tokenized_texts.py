@@ -36,6 +36,10 @@ class FlatTokenizer(Protocol):
         """The id of the unknown token."""
 
     @property
+    def pair_separators(self) -> int:
+        """How many `[SEP]` stand between the two texts of a pair: 1 in BERT, 2 in XLM-R."""
+
+    @property
     def vocabulary_size(self) -> int:
         """The number of tokens."""
 
@@ -61,6 +65,7 @@ class TokenizedTexts:
             `first_ids[first_splits[i]:first_splits[i + 1]]`.
         second_ids, second_splits: The same for the second texts, or `None`.
         cls_id, sep_id, pad_id: The special tokens around the texts, and the padding.
+        separators: How many `[SEP]` stand between the two texts of a pair.
 
     Example:
         >>> tokenizer = BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a", "b"])
@@ -76,6 +81,7 @@ class TokenizedTexts:
     cls_id: int = 2
     sep_id: int = 3
     pad_id: int = 0
+    separators: int = 1
 
     def __len__(self) -> int:
         return len(self.first_splits) - 1
@@ -189,7 +195,7 @@ class TokenizedTexts:
         return replace(self, **changed)
 
     def packed(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Arrange all rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`.
+        """Arrange all rows as `[CLS] a [SEP]` or `[CLS] a [SEP] b [SEP]`, with two `[SEP]` in the middle for XLM-R.
 
         Returns:
             The ids of all rows in one vector, the splits, and where the second part of each row begins (the end of the
@@ -205,12 +211,14 @@ class TokenizedTexts:
         ids = np.full(splits[-1], self.sep_id, np.int32)  # whatever is not overwritten below is a separator
         ids[starts] = self.cls_id
         ids[_places(starts + 1, first)] = self.first_ids
+        second = first + self._special_tokens()
         if self.has_pairs:
-            ids[_places(starts + first + 2, self._second_lengths())] = self.second_ids
-        return ids, splits, first + 2
+            second -= 1  # the separator at the end
+            ids[_places(starts + second, self._second_lengths())] = self.second_ids
+        return ids, splits, second
 
     def _special_tokens(self) -> int:
-        return 3 if self.has_pairs else 2
+        return 2 + self.separators if self.has_pairs else 2
 
     def _room(self, sequence_length: int, least: int) -> int:
         special = self._special_tokens()
@@ -269,6 +277,7 @@ def tokenize_texts(
             f"Got {len(first_splits) - 1} texts and {len(second_splits) - 1} pairs; expected as many of both."
         )
     special: dict[str, Any] = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    special["separators"] = tokenizer.pair_separators
     return TokenizedTexts(first_ids, first_splits, second_ids, second_splits, **special)
 
 

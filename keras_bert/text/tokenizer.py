@@ -5,21 +5,21 @@ How BERT normalizes a character is in `text/unicode_tables.py`, how that becomes
 """
 
 import os
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from keras_bert.text.string_tensors import find_fault, flatten, nest, to_ids, to_strings
+from keras_bert.text.string_tensors import to_ids
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.unicode_tables import TextRules
 from keras_bert.text.vocabulary import SPECIAL_TOKENS, read_vocabulary, write_vocabulary
 from keras_bert.text.wordpiece import WordpieceGraph, locate
 
 
 @keras.saving.register_keras_serializable(package="keras_bert")
-class BertTokenizer:
+class BertTokenizer(SubwordTokenizer):
     """BERT's WordPiece tokenizer: the same ids as the original, on strings and on string tensors.
 
     It consists of graph constants only, so it works eagerly, in `tf.function`, in `tf.data` and in SavedModels that a
@@ -41,6 +41,8 @@ class BertTokenizer:
         array([1, 2, 3, 4], dtype=int32)
     """
 
+    special_tokens: ClassVar[Mapping[str, str]] = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
+
     def __init__(
         self,
         vocabulary: Iterable[str] | str | os.PathLike[str],
@@ -51,88 +53,21 @@ class BertTokenizer:
         unknown_token: str = "[UNK]",
     ):
         tokens = read_vocabulary(vocabulary) if isinstance(vocabulary, str | os.PathLike) else list(vocabulary)
-        self._ids = _number_tokens(tokens, unknown_token)
-        self._tokens = np.array(tokens, object)
+        super().__init__(tokens, unknown_token)
         self.lowercase = lowercase
         self.strip_accents = strip_accents
         self.split_cjk = split_cjk
-        self.unknown_token = unknown_token
         rules = TextRules(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
         self.graph = WordpieceGraph.build(tokens, unknown_token, rules)
 
     # === Text to ids ===
 
-    def __call__(self, texts: Any) -> tf.RaggedTensor | tf.Tensor:
-        """Return the ids of texts, int32, without special tokens.
+    def _cut(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        return self.graph.tokenize(texts)
 
-        Takes a string, (nested) lists of strings, or a string tensor, dense or ragged. The result has one more
-        dimension, which is ragged; a single string gives a vector.
-
-        Example:
-            >>> BertTokenizer(["[UNK]", "a", "b"])([["a b", "b"], ["c"]])
-            <tf.RaggedTensor [[[1, 2], [2]], [[0]]]>
-        """
-        texts = to_strings(texts)
-        return nest(texts, self.graph.tokenize(flatten(texts)))
-
-    def tokenize_with_offsets(self, texts: Any, *, unit: str = "char") -> tuple[tf.RaggedTensor | tf.Tensor, ...]:
-        """Return `(ids, starts, ends)`: the ids, and where each token begins and ends in its text, int32.
-
-        `text[start:end]` is the part of the text that the token comes from. Spaces around it and accents stripped at
-        its end are not included. If one character gives several tokens (the letters of a Hangul syllable), each of
-        them has the whole character. Offsets equal those of the Rust `tokenizers`.
-
-        Args:
-            texts: As for calling the tokenizer.
-            unit: `"char"` counts code points, as Python's `str` does; `"byte"` counts bytes of UTF-8.
-
-        Example:
-            >>> tokenizer = BertTokenizer(["[UNK]", "un", "##able"])
-            >>> ids, starts, ends = tokenizer.tokenize_with_offsets("¡ Unable")
-            >>> list(zip(ids.numpy().tolist(), starts.numpy().tolist(), ends.numpy().tolist()))
-            [(0, 0, 1), (1, 2, 4), (2, 4, 8)]
-        """
-        if unit not in ("char", "byte"):
-            raise ValueError(f"unit={unit!r}; pass 'char' for offsets in characters or 'byte' for bytes of UTF-8.")
-        texts = to_strings(texts)
-        ids, first, last = self.graph.tokenize_with_bytes(flatten(texts))
-        starts, ends = locate(flatten(texts), ids.value_rowids(), first, last, unit)
-        return tuple(nest(texts, ragged) for ragged in (ids, ids.with_values(starts), ids.with_values(ends)))
-
-    def tokenize_flat(self, texts: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of a list of texts in one vector, and where each text begins and ends in it, as NumPy.
-
-        Example:
-            >>> ids, splits = BertTokenizer(["[UNK]", "a", "b"]).tokenize_flat(["a b", "b"])
-            >>> ids.tolist(), splits.tolist()
-            ([1, 2, 2], [0, 2, 3])
-        """
-        ids = self(_flat_list(texts))
-        return ids.values.numpy(), ids.row_splits.numpy()
-
-    def tokenize_flat_with_offsets(self, texts: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return `(ids, splits, starts, ends)`: as `tokenize_flat`, and the offsets of each token in characters.
-
-        Example:
-            >>> ids, splits, starts, ends = BertTokenizer(["[UNK]", "a", "b"]).tokenize_flat_with_offsets(["a b"])
-            >>> starts.tolist(), ends.tolist()
-            ([0, 2], [1, 3])
-        """
-        ids, starts, ends = self.tokenize_with_offsets(_flat_list(texts))
-        return ids.values.numpy(), ids.row_splits.numpy(), starts.values.numpy(), ends.values.numpy()
-
-    def tokens(self, texts: Any) -> tf.RaggedTensor | tf.Tensor:
-        """Return the tokens of texts as strings, in the shape of the ids.
-
-        Example:
-            >>> BertTokenizer(["[UNK]", "un", "##able"]).tokens(["Unable"])
-            <tf.RaggedTensor [[b'un', b'##able']]>
-        """
-        ids = self(texts)
-        table = tf.constant(self._tokens)
-        if isinstance(ids, tf.RaggedTensor):
-            return ids.with_flat_values(tf.gather(table, ids.flat_values))
-        return tf.gather(table, ids)
+    def _locate(self, texts: tf.Tensor, unit: str) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        ids, first, last = self.graph.tokenize_with_bytes(texts)
+        return ids, *locate(texts, ids.value_rowids(), first, last, unit)
 
     # === Ids to text ===
 
@@ -165,66 +100,6 @@ class BertTokenizer:
 
     # === Vocabulary ===
 
-    @property
-    def vocabulary(self) -> list[str]:
-        """The tokens, in the order of their ids."""
-        return self._tokens.tolist()
-
-    @property
-    def vocabulary_size(self) -> int:
-        """The number of tokens."""
-        return len(self._tokens)
-
-    def token_to_id(self, token: str) -> int:
-        """Return the id of a token.
-
-        Example:
-            >>> BertTokenizer(["[UNK]", "a"]).token_to_id("a")
-            1
-        """
-        if token not in self._ids:
-            raise ValueError(
-                f"{token!r} is not one of the {len(self._ids)} tokens of the vocabulary; tokens() splits a text into "
-                "its tokens."
-            )
-        return self._ids[token]
-
-    def id_to_token(self, index: int) -> str:
-        """Return the token with an id.
-
-        Example:
-            >>> BertTokenizer(["[UNK]", "a"]).id_to_token(1)
-            'a'
-        """
-        if not 0 <= index < len(self._tokens):
-            raise ValueError(f"index={index}: expected an id from 0 to {len(self._tokens) - 1}.")
-        return self._tokens[index]
-
-    @property
-    def pad_id(self) -> int:
-        """The id of `[PAD]`."""
-        return self.token_to_id("[PAD]")
-
-    @property
-    def cls_id(self) -> int:
-        """The id of `[CLS]`."""
-        return self.token_to_id("[CLS]")
-
-    @property
-    def sep_id(self) -> int:
-        """The id of `[SEP]`."""
-        return self.token_to_id("[SEP]")
-
-    @property
-    def mask_id(self) -> int:
-        """The id of `[MASK]`."""
-        return self.token_to_id("[MASK]")
-
-    @property
-    def unk_id(self) -> int:
-        """The id of the unknown token."""
-        return self._ids[self.unknown_token]
-
     def save_vocabulary(self, path: str | os.PathLike[str]) -> None:
         """Write a `vocab.txt` atomically.
 
@@ -245,30 +120,3 @@ class BertTokenizer:
             "split_cjk": self.split_cjk,
             "unknown_token": self.unknown_token,
         }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "BertTokenizer":
-        """Create a tokenizer from the result of `get_config()`."""
-        return cls(**config)
-
-
-def _flat_list(texts: Any) -> tf.Tensor:
-    texts = to_strings(texts)
-    if texts.shape.rank != 1:
-        raise ValueError(f"The texts have {texts.shape.rank} dimensions; expected a flat list of strings.")
-    return texts
-
-
-def _number_tokens(tokens: list[str], unknown_token: str) -> dict[str, int]:
-    """Check a vocabulary and return the id of each token."""
-    ids: dict[str, int] = {}
-    for index, token in enumerate(tokens):
-        if (fault := find_fault(token)) or not isinstance(token, str):
-            raise ValueError(f"Token {index} of the vocabulary is {fault or repr(token)}; tokens are strings.")
-        if ids.setdefault(token, index) != index:
-            raise ValueError(f"Tokens {ids[token]} and {index} of the vocabulary are both {token!r}; keep one of them.")
-    if unknown_token not in ids:
-        raise ValueError(
-            f"unknown_token={unknown_token!r} is not among the {len(ids)} tokens of the vocabulary; add it."
-        )
-    return ids

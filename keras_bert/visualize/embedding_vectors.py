@@ -127,8 +127,8 @@ def embedding_inputs(source: Any, text: Any, *, tokenizer: BertTokenizer | None 
     row = read_row(source, text, tokenizer)
     layer = model.get_layer("embeddings")
     tokens = model.get_layer("token_embedding")(row.inputs["token_ids"])
-    segments = layer.segment(row.inputs["segment_ids"])
-    positions = ops.convert_to_tensor(layer.position)[: len(row)][None]
+    segments = ops.broadcast_to(layer.segment_vectors(row.inputs["segment_ids"]), ops.shape(tokens))
+    positions = ops.convert_to_tensor(layer.position_rows())[: len(row)][None]
     normed = layer.norm(tokens + segments + positions)
     parts = (ops.convert_to_numpy(ops.cast(part[0], "float32")) for part in (tokens, segments, positions, normed))
     return EmbeddingInputs(row.tokens, row.inputs["segment_ids"][0], *parts)

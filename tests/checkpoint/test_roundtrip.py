@@ -41,8 +41,9 @@ def test_encoder_round_trip(tmp_path, format):
 @pytest.mark.parametrize("heads", [*[(head,) for head in HEADS], ("masked_lm", "next_sentence")])
 def test_heads_round_trip(tmp_path, format, heads):
     model = tiny_model(heads)
-    if format == "google" and heads in (("token_classification",), ("relation",)):
-        with pytest.raises(CheckpointError, match="google format has no place for the layers (token_class|relation_)"):
+    if format == "google" and heads in (("token_classification",), ("relation",), ("replaced_tokens",)):
+        message = "google format has no place for the layers (token_class|relation_|replaced_)"
+        with pytest.raises(CheckpointError, match=message):
             save_pretrained(model, tmp_path / "model", format=format)
         return
     save_pretrained(model, tmp_path / "model", format=format)
@@ -75,6 +76,25 @@ def test_narrow_embeddings_round_trip(tmp_path, format):
     copy, _ = load_model(tmp_path / "model")
     assert encoder_config(copy).embedding_dim == 8
     assert_same_weights(model, copy)
+
+
+def test_half_precision_halves_the_file(tmp_path):
+    model = tiny_model(("masked_lm", "next_sentence"))
+    save_pretrained(model, tmp_path / "whole")
+    save_pretrained(model, tmp_path / "half", dtype="float16")
+    whole, half = ((tmp_path / name / "model.safetensors").stat().st_size for name in ("whole", "half"))
+    assert half < 0.6 * whole
+    copy, _ = load_model(tmp_path / "half")
+    for ours, theirs in zip(copy.weights, model.weights, strict=True):
+        assert ours.dtype == "float32"
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs).astype("float16").astype("float32"))
+    variable = model.get_layer("pooler").weights[0]
+    variable.assign(np.asarray(variable) + 70_000)
+    with pytest.raises(CheckpointError, match=r"more than float16 can hold; save with\s+dtype='float32'"):
+        save_pretrained(model, tmp_path / "half", dtype="float16")
+    assert_same_weights(copy, load_model(tmp_path / "half")[0])
+    with pytest.raises(ValueError, match="dtype='float16' and format='google'"):
+        save_pretrained(model, tmp_path / "google", format="google", dtype="float16")
 
 
 def test_encoder_is_found_under_heads(tmp_path):

@@ -6,6 +6,7 @@ Runs where torch and transformers are installed.
 
 import numpy as np
 import pytest
+from family_models import OUTPUTS, TWISTS
 from tiny_models import TINY, VOCABULARY, batch, tiny_model
 
 from keras_bert.checkpoint import load_encoder, load_labels, load_model, save_pretrained
@@ -50,15 +51,17 @@ def reference_model(name, **changes):
     return model
 
 
-def assert_same_outputs(ours, reference, outputs):
+def assert_same_outputs(ours, reference, outputs, segments=True):
     inputs = batch()
+    if not segments:  # not the token that XLM-R takes for padding
+        inputs["token_ids"] = np.where(inputs["padding_mask"], np.maximum(inputs["token_ids"], 4), 1).astype("int32")
     real = inputs["padding_mask"] == 1
     found = ours(inputs)
     with torch.no_grad():
         wanted = reference(
             input_ids=torch.tensor(inputs["token_ids"]).long(),
-            token_type_ids=torch.tensor(inputs["segment_ids"]).long(),
             attention_mask=torch.tensor(inputs["padding_mask"]).long(),
+            **({"token_type_ids": torch.tensor(inputs["segment_ids"]).long()} if segments else {}),
         )
     for mine, theirs in outputs.items():
         actual = np.asarray(found[mine])
@@ -172,3 +175,55 @@ def test_minilm_live(minilm_dir):
 def test_the_tiny_config_is_the_same_on_both_sides():
     settings = reference_model("BertModel").config
     assert (settings.hidden_size, settings.layer_norm_eps) == (TINY.hidden_dim, TINY.layer_norm_epsilon)
+
+
+# === Other families ===
+
+FAMILIES = {
+    "XLMRoberta": ("xlm-roberta", {"type_vocab_size": 1, "pad_token_id": 1, "max_position_embeddings": 14}),
+    "DistilBert": ("distilbert", {}),
+    "Electra": ("electra", {"embedding_size": 8}),
+}
+HEADS = {
+    "Model": (),
+    "ForMaskedLM": ("masked_lm",),
+    "ForSequenceClassification": ("classification",),
+    "ForTokenClassification": ("token_classification",),
+    "ForQuestionAnswering": ("question_answering",),
+}
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize("suffix", [*sorted(HEADS), "ForPreTraining"])
+@pytest.mark.filterwarnings("ignore:.* has no pooler")
+def test_other_families_open_in_transformers(tmp_path, family, suffix):
+    if suffix == "ForPreTraining" and family != "Electra":
+        pytest.skip("a head of ELECTRA alone")
+    heads = HEADS.get(suffix, ("replaced_tokens",))
+    model = tiny_model(heads, **TWISTS[FAMILIES[family][0]])
+    save_pretrained(model, tmp_path / "model")
+    kind = getattr(transformers, family + suffix)
+    reference, report = kind.from_pretrained(tmp_path / "model", output_loading_info=True)
+    assert reference.config.architectures == [family + suffix]
+    assert not report["missing_keys"]
+    assert not report["mismatched_keys"]
+    assert all("pre_classifier" in key or "classifier.dense" in key for key in report["unexpected_keys"])
+    wanted = next(rows for ending, rows in OUTPUTS.items() if (family + suffix).endswith(ending))
+    names = {ours: theirs if len(theirs) > 1 else theirs[0] for ours, theirs in wanted.items()}
+    assert_same_outputs(model, reference.eval(), names, segments=family == "Electra")
+
+
+def test_the_default_settings_of_families_are_theirs(tmp_path):
+    """A config.json that leaves keys out means what transformers' class means."""
+    for family, (_, changes) in FAMILIES.items():
+        sizes = {"n_layers": 2, "dim": 16, "n_heads": 2, "hidden_dim": 24} if family == "DistilBert" else {
+            **{"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 24},
+            **changes,
+        }  # fmt: skip
+        config = getattr(transformers, f"{family}Config")(vocab_size=40, **sizes)
+        getattr(transformers, f"{family}ForSequenceClassification")(config).save_pretrained(tmp_path / family)
+        model, _ = load_model(tmp_path / family)
+        ours = model.get_layer("embeddings").config
+        assert ours.layer_norm_epsilon == getattr(config, "layer_norm_eps", 1e-12)
+        rate = config.seq_classif_dropout if family == "DistilBert" else 0.1
+        assert model.get_layer("classifier_dropout").rate == rate

@@ -13,6 +13,7 @@ import warnings
 import pytest
 
 from keras_bert import save_pretrained
+from keras_bert.checkpoint.sentence_transformers import read_sentence_modules
 from keras_bert.cli import COMMANDS, main, make_parser
 from keras_bert.cli.commands.completion import SHELLS
 from keras_bert.cli.help_page import group_commands
@@ -54,6 +55,13 @@ def test_tokenize_by_model_and_by_vocabulary(directory, capsys):
     expected["offsets"] = [[0, 5], [6, 11], [11, 12], [12, 13]]
     assert run_json(capsys, "tokenize", directory, "Hello worlds!") == expected
     assert run_json(capsys, "tokenize", directory / "vocab.txt", "Hello worlds!") == expected
+
+
+def test_convert_keeps_how_a_sentence_encoder_pools(tmp_path, capsys):
+    run_json(capsys, "convert", "tiny-en", tmp_path / "half", "--dtype", "float16", "--encoder-only")
+    modules = read_sentence_modules(tmp_path / "half")
+    assert (modules.pooling, modules.normalize, modules.sequence_length) == ("mean", True, 512)
+    assert (tmp_path / "half" / "model.safetensors").stat().st_size < 4_100_000
 
 
 def test_convert_there_and_back(directory, tmp_path, capsys):
@@ -137,7 +145,7 @@ def test_pretrain_refuses_bad_flags(directory, tmp_path, capsys):
     assert "'1hour' is no duration; expected a number with d, h, m or s" in fails("--budget", "1hour")
     assert "not allowed with argument" in fails("--budget", "1h", "--steps", 100)
     assert "final_mask_rate=2.0 is not a share of the tokens" in fails("--final-mask-rate", 2)
-    assert "invalid choice: 'huge'" in fails("--size", "huge")
+    assert "No preset is called 'huge'" in fails("--size", "huge")
     assert "steps=7 must be a multiple of save_every=2" in fails("--steps", 7, "--save-every", 2)
     assert "batch_size=32 must be a multiple of accumulation=3" in fails("--accumulation", 3)
     assert "a model has its own vocabulary" in fails("--start-from", "x", "--vocabulary", "vocab.txt")

@@ -5,6 +5,7 @@ import json
 import random
 
 import keras
+import numpy as np
 import pytest
 from pretraining_run import TOKENIZER, WORDS
 from taught_run import write_teacher
@@ -56,6 +57,22 @@ def test_a_student_from_text_files(tmp_path, capsys):
     assert (tmp_path / "out" / "plots" / "teacher_distance.png").is_file()
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("without_xla")
+def test_a_student_with_blocks_of_its_teacher(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    corpus, teacher = write_corpus(tmp_path / "corpus.txt"), write_teacher(tmp_path / "teacher")
+    numbers = {"steps": 2, "save-every": 2, "batch-size": 4, "sequence-length": 32, "learning-rate": 1e-9, "blocks": 2}
+    flags = [word for name, value in numbers.items() for word in (f"--{name}", value)]
+    result = run_json(capsys, "pretrain", corpus, tmp_path / "out", "--teacher", teacher, *flags)
+    theirs, ours = load_encoder(teacher)[0], load_encoder(result["model"])[0]
+    assert encoder_config(ours) == encoder_config(theirs).replace(num_layers=2, max_sequence_length=512)
+    for weight, its in zip(ours.get_layer("block_1").weights, theirs.get_layer("block_2").weights, strict=True):
+        np.testing.assert_allclose(np.asarray(weight), np.asarray(its), atol=1e-6)
+    assert main(["pretrain", str(corpus), str(tmp_path / "four"), "--teacher", str(teacher), "--blocks", "4"]) == 1
+    assert "--blocks 4: the teacher has 3; expected 1 to that many" in capsys.readouterr().err
+
+
 def test_bad_flags_are_named(tmp_path, capsys):
     corpus = write_corpus(tmp_path / "corpus.txt")
 
@@ -65,8 +82,9 @@ def test_bad_flags_are_named(tmp_path, capsys):
         return capsys.readouterr().err
 
     assert "a teacher teaches in one phase" in fails("--teacher", "x", "--phases", "16:500,32:500")
-    assert "the teacher's time is not measured; give --steps" in fails("--teacher", "x", "--budget", "1h")
     assert "has all its blocks from the start" in fails("--teacher", "x", "--grow", "1:500")
     assert "'logits' is no loss; expected one of hidden" in fails("--teacher", "x", "--teacher-losses", "logits=1")
     assert "'hidden' is no weight; expected NAME=NUMBER" in fails("--teacher", "x", "--teacher-losses", "hidden")
+    assert "--blocks 2 without --teacher" in fails("--blocks", "2")
+    assert "not allowed with argument --size" in fails("--teacher", "x", "--size", "tiny", "--blocks", "2")
     assert "nothing is left to learn" in fails("--teacher", "x", "--teacher-losses", "hidden=0,sentence=0")

@@ -625,7 +625,7 @@ def test_a_run_that_has_ended_is_not_trained_again_and_says_so(ended, capsys):
 
 @pytest.mark.slow
 def test_ctrl_c_and_the_same_call_again_is_the_whole_run(tmp_path, monkeypatch):
-    options = {"seeds": (0, 1), "average": True, "evaluations": 3, "epochs": 3, "head_epochs": 1}
+    options = {"seeds": (0, 1), "average": True, "evaluations": 3, "epochs": 3, "head_epochs": 1, "dropout": 0.1}
     whole, report = fit(tmp_path / "whole", **options)
     original, calls = TextClassifier.score, []
 

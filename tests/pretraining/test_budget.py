@@ -6,11 +6,14 @@ from dataclasses import replace
 
 import pytest
 from pretraining_run import CONFIG, PLAN, TOKENIZER, write_tiny_examples
+from taught_run import write_teacher
 
 from keras_bert.pretraining import budget
-from keras_bert.pretraining.budget import Timings, count_steps, fit_to_budget
+from keras_bert.pretraining.budget import count_steps, fit_to_budget
 from keras_bert.pretraining.plan import Phase
 from keras_bert.pretraining.run import pretrain
+from keras_bert.pretraining.teacher.plan import Teacher
+from keras_bert.pretraining.timings import Timings
 from keras_bert.system.durations import parse_duration
 from keras_bert.training.devices import Devices
 
@@ -59,6 +62,37 @@ def test_too_short_a_time_says_how_long_it_must_be():
     assert count_steps(timings, 25.0 + 10.0) == (8, 8)
     with pytest.raises(ValueError, match="too short: 0 s of it are left"):
         count_steps(timings, -5.0, budget=30.0)
+
+
+@pytest.mark.parametrize("rows", [500, 20_000, None])
+@pytest.mark.parametrize("seconds", [900.0, 3600.0])
+def test_a_teacher_reads_each_row_once(rows, seconds):
+    timings = Timings(step=0.1, check=2.0, once=20.0, read=0.05, reads=8.0, rows=rows)
+    steps, every = count_steps(timings, seconds)
+    read = steps * 8.0 if rows is None else min(steps * 8.0, rows)
+    taken = 20.0 + 0.1 * steps + 0.05 * read + steps // every * 2.0
+    assert 0.75 * seconds < taken <= seconds
+    with pytest.raises(ValueError, match="too short"):
+        count_steps(timings, 22.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cache_gb", [4.0, 0.0])
+def test_a_taught_run_ends_in_time(phase, tmp_path, monkeypatch, cache_gb):
+    options = Devices.compile_options
+    monkeypatch.setattr(Devices, "compile_options", lambda *a, **k: {**options(*a, **k), "jit_compile": False})
+    monkeypatch.setattr(budget, "_MEASURED_SECONDS", (0.5, 0.5))
+    teacher = Teacher(model=write_teacher(tmp_path / "teacher"), cache_gb=cache_gb, mlm=0.5)
+    began = time.monotonic()
+    decided = fit_to_budget(phase, tmp_path / "run", CONFIG, TOKENIZER, budget=80.0, teacher=teacher)
+    stored = json.loads((tmp_path / "run" / "budget.json").read_text())["seconds"]
+    assert stored["read"] > 0 and stored["reads"] == PLAN.batch_size / (4 if cache_gb else 1)
+    assert not list((tmp_path / "run").glob(".budget"))
+    places = {"validation": phase.validation, "teacher": teacher, "verbose": 0}
+    history = pretrain(phase.examples, tmp_path / "run", CONFIG, TOKENIZER, decided.plan, **places)
+    assert history["step"][-1] == decided.plan.steps
+    assert history["learning_rate"][-1] == pytest.approx(0.0, abs=1e-6)
+    assert time.monotonic() - began < 140  # other programs may slow it down
 
 
 @pytest.mark.slow

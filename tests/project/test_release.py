@@ -203,7 +203,7 @@ def test_wheel_holds_the_packages_and_nothing_else(built):
     assert commands["console_scripts"]["keras-bert"] == "keras_bert.cli:main"
     pythons = re.search(r"^Requires-Python: (.*)$", text, re.MULTILINE)[1]
     assert set(pythons.split(",")) == {"<3.14", ">=3.10"} and re.search(r"^License.*: Apache-2.0$", text, re.MULTILINE)
-    assert built[0].stat().st_size < 3_000_000
+    assert built[0].stat().st_size < 6_000_000  # most of it are the weights of tiny-en
 
 
 def test_sdist_can_be_built_from(built):

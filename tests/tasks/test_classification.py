@@ -241,7 +241,7 @@ def test_class_weights_change_what_is_learned():
 def test_dropout_of_a_run_leaves_the_model_its_own():
     classifier = new_classifier()
     classifier.fit(*reviews(16, seed=1), dropout=0.3, attention_dropout=0.0, epochs=1, verbose=0)
-    assert classifier.config.dropout == 0.1 and classifier.config.attention_dropout == 0.1
+    assert classifier.config.dropout == 0.0 and classifier.config.attention_dropout == 0.0
 
 
 @pytest.mark.slow

@@ -240,6 +240,16 @@ def test_json_lines_and_python_lists_say_the_same(tmp_path):
         as_commands(["a", "b"], [("x", [])])
 
 
+def test_json_lines_are_split_as_asked(tmp_path):
+    path, line = tmp_path / "commands.jsonl", {"text": "an alarm, six", "intent": "set_alarm"}
+    path.write_text(json.dumps({**line, "slots": [{"start": 10, "end": 13, "label": "time"}]}), encoding="utf-8")
+    (words,), (spaces,) = read_commands(path), read_commands(path, splitting="spaces")
+    assert words.words == ("an", "alarm", ",", "six") and words.tags == ("O", "O", "O", "B-time")
+    assert spaces.words == ("an", "alarm,", "six") and spaces.tags == ("O", "O", "B-time")
+    with pytest.raises(ValueError, match="splitting='letters': expected one of"):
+        read_commands(path, splitting="letters")
+
+
 def test_the_bundled_assistant_is_read_whole():
     utterances = keras_bert.load_assistant("validation")
     rows = as_commands(utterances)

@@ -10,6 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from keras_bert.cli.output import add_command
+from keras_bert.cli.pretraining_flags import (
+    add_machine_arguments,
+    add_model_arguments,
+    add_teacher_arguments,
+    add_training_arguments,
+)
 
 if TYPE_CHECKING:
     from keras_bert.model.config import BertConfig
@@ -17,115 +23,16 @@ if TYPE_CHECKING:
     from keras_bert.pretraining.teacher.plan import Teacher
     from keras_bert.text.tokenizer import BertTokenizer
 
-_TEACHER_LOSSES = ("hidden", "sentence", "relations", "mlm")
-INITIAL = ("neighbours", "random")
-SIZES = ("tiny", "mini", "small", "medium", "base", "large")
-
 
 def add(commands: Any) -> None:
     """The command and its arguments."""
     command = add_command(commands, "pretrain", run, example="corpus/*.txt.gz my-bert/ --size mini --steps 10000")
     command.add_argument("files", nargs="+", help="text files, a blank line between documents; .gz, .jsonl; globs work")
     command.add_argument("output", type=Path, help="the directory to write: model/, report.html, state/, examples-…/")
-    _add_model_arguments(command.add_argument_group("model"))
-    _add_training_arguments(command.add_argument_group("training"))
-    _add_teacher_arguments(command.add_argument_group("teacher"))
-    _add_machine_arguments(command.add_argument_group("machine"))
-
-
-def _add_model_arguments(group: Any) -> None:
-    sizes = f"{', '.join(SIZES)}, or blocks and width such as 4x320 (default: %(default)s)"
-    group.add_argument("--size", default="mini", metavar="SIZE", help=sizes)
-    group.add_argument("--vocabulary", type=Path, help="a vocab.txt; without it one is learned from the files")
-    group.add_argument(
-        "--vocabulary-size", type=int, metavar="N", help="tokens to learn (default: 8000), or to keep of a teacher's"
-    )
-    group.add_argument("--start-from", metavar="MODEL", help="go on from this model, with its size and vocabulary")
-
-
-def _add_training_arguments(group: Any) -> None:
-    length = group.add_mutually_exclusive_group()
-    length.add_argument("--steps", type=int, help="default: 10000")
-    length.add_argument(
-        "--budget",
-        type=_read_budget,
-        metavar="TIME",
-        help="a time instead, such as 45m or 1h30m: the step is measured, and the number of steps set so that all ends "
-        "in time",
-    )
-    length.add_argument(
-        "--phases",
-        type=_read_phases,
-        metavar="PHASES",
-        help="several instead, LENGTH:STEPS or LENGTH:STEPS:BATCH each, such as 128:9000,512:1000:8",
-    )
-    group.add_argument("--sequence-length", type=int, default=128, help="tokens of a row (default: %(default)s)")
-    group.add_argument("--batch-size", type=int, default=32, help="rows of a step (default: %(default)s)")
-    group.add_argument("--learning-rate", type=float, help="its peak (default: by size, 2e-3 for tiny, 1e-3 for mini)")
-    group.add_argument("--warmup", type=float, default=0.05, help="share of the steps (default: %(default)s)")
-    group.add_argument("--optimizer", choices=("adamw", "lamb"), default="adamw", help="default: %(default)s")
-    group.add_argument("--beta-2", type=float, default=0.999, help="of the optimizer (default: %(default)s)")
-    group.add_argument(
-        "--dropout",
-        type=float,
-        default=0.0,
-        help="while pretraining (default: 0); 0.1 for many passes over little text",
-    )
-    group.add_argument(
-        "--initial",
-        choices=INITIAL,
-        default="neighbours",
-        help="weights to begin with: heads that look at neighbouring tokens, or all random (default: %(default)s)",
-    )
-    group.add_argument(
-        "--grow",
-        type=_read_growth,
-        default=(),
-        metavar="GROWTH",
-        help="begin with fewer blocks, BLOCKS:UNTIL_STEP each, such as 1:1000,2:3000",
-    )
-    group.add_argument(
-        "--mask-rate", type=float, default=0.3, help="share of tokens to predict at the start (default: %(default)s)"
-    )
-    group.add_argument(
-        "--final-mask-rate", type=float, default=0.15, help="and at the end, falling evenly (default: %(default)s)"
-    )
-    group.add_argument("--mask", choices=("token", "word", "span"), default="token", help="default: %(default)s")
-    group.add_argument(
-        "--packed", action="store_true", help="several short examples in one row: no compute for padding"
-    )
-    group.add_argument("--negatives", type=int, metavar="K", help="sampled softmax, for large vocabularies")
-    group.add_argument("--validation", nargs="+", metavar="FILE", help="text to measure on, every --save-every steps")
-    group.add_argument(
-        "--validation-steps", type=int, default=50, help="batches to measure on each time (default: %(default)s)"
-    )
-    group.add_argument("--seed", type=int, default=0)
-
-
-def _add_teacher_arguments(group: Any) -> None:
-    group.add_argument("--teacher", metavar="MODEL", help="learn from this model's hidden states, on the same text")
-    group.add_argument(
-        "--teacher-losses",
-        type=_read_weights,
-        default={},
-        metavar="WEIGHTS",
-        help="hidden, sentence, relations and mlm with their weights (default: hidden=1,sentence=1)",
-    )
-    group.add_argument("--teacher-passes", type=int, default=4, help="reads of a text (default: %(default)s)")
-    group.add_argument(
-        "--teacher-cache-gb", type=float, default=4.0, help="outputs to keep on disk; 0: none (default: %(default)s)"
-    )
-    group.add_argument("--teacher-device", metavar="DEVICE", help="where the teacher runs, such as gpu:1")
-
-
-def _add_machine_arguments(group: Any) -> None:
-    group.add_argument(
-        "--save-every", type=int, help="steps between states (default: 500; with --budget up to 20 states in all)"
-    )
-    group.add_argument("--accumulation", type=int, default=1, help="parts of a batch, to save memory")
-    group.add_argument("--precision", default="auto", help="a dtype policy; auto: half precision on GPUs and TPUs")
-    group.add_argument("--strategy", default="auto", help="which devices (default: %(default)s)")
-    group.add_argument("--service", metavar="ADDRESS", help="a tf.data service that reads, for several machines")
+    add_model_arguments(command.add_argument_group("model"))
+    add_training_arguments(command.add_argument_group("training"))
+    add_teacher_arguments(command.add_argument_group("teacher"))
+    add_machine_arguments(command.add_argument_group("machine"))
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -152,7 +59,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     else:
         (phase,) = phases
         if arguments.budget is not None:
-            phase = _fit_to_budget(arguments, phase, config, tokenizer, spent=time.monotonic() - began)
+            phase = _fit_to_budget(arguments, phase, config, tokenizer, teacher, spent=time.monotonic() - began)
         options |= {"validation": phase.validation, "teacher": teacher}
         history = pretrain(phase.examples, output, config, tokenizer, phase.plan, **options)
     return {**{name: round(values[-1], 4) for name, values in history.items()}, **_places(output, several)}
@@ -170,7 +77,12 @@ def _save_every(arguments: argparse.Namespace) -> int:
 
 
 def _fit_to_budget(
-    arguments: argparse.Namespace, phase: "Phase", config: "BertConfig | None", tokenizer: "BertTokenizer", spent: float
+    arguments: argparse.Namespace,
+    phase: "Phase",
+    config: "BertConfig | None",
+    tokenizer: "BertTokenizer",
+    teacher: "Teacher | None",
+    spent: float,
 ) -> "Phase":
     from keras_bert.pretraining.budget import fit_to_budget
 
@@ -180,6 +92,7 @@ def _fit_to_budget(
         config,
         tokenizer,
         arguments.budget,
+        teacher=teacher,
         save_every=arguments.save_every,
         start_from=arguments.start_from,
         spent=spent,
@@ -233,6 +146,8 @@ def _tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple
         return tokenizer, None
     if arguments.teacher is not None:
         return _student_tokenizer_and_config(arguments, longest)
+    if arguments.blocks is not None:
+        raise ValueError(f"--blocks {arguments.blocks} without --teacher: expected a model whose widths to take.")
     vocabulary = arguments.vocabulary
     if vocabulary is None:
         vocabulary = arguments.output / "vocab.txt"
@@ -251,8 +166,6 @@ def _teacher(arguments: argparse.Namespace) -> "Teacher | None":
 
     if arguments.phases is not None:
         raise ValueError("--phases and --teacher: a teacher teaches in one phase; go on with --start-from afterwards.")
-    if arguments.budget is not None:
-        raise ValueError("--budget and --teacher: the teacher's time is not measured; give --steps instead.")
     if arguments.grow:
         raise ValueError(
             "--grow and --teacher: a student of a teacher has all its blocks from the start; leave out one of the two."
@@ -287,9 +200,13 @@ def _student_tokenizer_and_config(arguments: argparse.Namespace, longest: int) -
     if vocabulary is not None:
         tokens = read_vocabulary(vocabulary)
         tokenizer = BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": tokens})
-    pooling = open_checkpoint(find_directory(arguments.teacher)).settings.config.pooling
+    config = open_checkpoint(find_directory(arguments.teacher)).settings.config
     sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_sequence_length": max(512, longest)}
-    return tokenizer, BertConfig.preset(arguments.size, pooling=pooling, **sizes)
+    if arguments.blocks is None:
+        return tokenizer, BertConfig.preset(arguments.size, pooling=config.pooling, **sizes)
+    if not 1 <= arguments.blocks <= config.num_layers:
+        raise ValueError(f"--blocks {arguments.blocks}: the teacher has {config.num_layers}; expected 1 to that many.")
+    return tokenizer, config.replace(num_layers=arguments.blocks, **sizes)
 
 
 def _phase(arguments: argparse.Namespace, tokenizer: "BertTokenizer", length: int, plan: "PretrainingPlan") -> "Phase":
@@ -324,46 +241,3 @@ def _places(output: Path, several: bool) -> dict[str, str]:
         "history": f"{runs}/history.jsonl",
         "tensorboard": f"tensorboard --logdir {output}",
     }
-
-
-def _read_budget(text: str) -> float:
-    from keras_bert.system.durations import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _read_growth(text: str) -> tuple[tuple[int, int], ...]:
-    """`1:1000,2:3000` → `((1, 1000), (2, 3000))`."""
-    pairs = [part.split(":") for part in text.split(",")]
-    if not all(len(pair) == 2 and all(number.isascii() and number.isdigit() for number in pair) for pair in pairs):
-        raise argparse.ArgumentTypeError(f"{text!r} is no growth; expected BLOCKS:UNTIL_STEP, such as 1:1000,2:3000")
-    return tuple((int(blocks), int(step)) for blocks, step in pairs)
-
-
-def _read_phases(text: str) -> list[tuple[int, int, int | None]]:
-    """`128:9000,512:1000:8` → `[(128, 9000, None), (512, 1000, 8)]`."""
-    phases = []
-    for part in text.split(","):
-        numbers = part.split(":")
-        if len(numbers) not in (2, 3) or not all(number.isascii() and number.isdigit() for number in numbers):
-            raise argparse.ArgumentTypeError(f"{part!r} is no phase; expected LENGTH:STEPS or LENGTH:STEPS:BATCH")
-        length, steps, *batch = map(int, numbers)
-        phases.append((length, steps, batch[0] if batch else None))
-    return phases
-
-
-def _read_weights(text: str) -> dict[str, float]:
-    """`hidden=1,relations=0.5` → `{"hidden": 1.0, "relations": 0.5}`."""
-    weights = {}
-    for part in text.split(","):
-        name, _, number = part.partition("=")
-        try:
-            weights[name] = float(number)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"{part!r} is no weight; expected NAME=NUMBER") from None
-        if name not in _TEACHER_LOSSES:
-            raise argparse.ArgumentTypeError(f"{name!r} is no loss; expected one of {', '.join(_TEACHER_LOSSES)}")
-    return weights

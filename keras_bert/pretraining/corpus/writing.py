@@ -11,7 +11,7 @@ import os
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -30,6 +30,7 @@ from keras_bert.pretraining.corpus.reading import read_examples
 from keras_bert.pretraining.corpus.shards import cannot_write, write_json
 from keras_bert.pretraining.corpus.units import Unit, group_files, read_units
 from keras_bert.pretraining.corpus.workers import make_shards
+from keras_bert.system.directory_claim import claimed
 from keras_bert.system.progress import hides_bar
 
 if TYPE_CHECKING:
@@ -142,29 +143,20 @@ def _count_cores() -> int:
 
 @contextlib.contextmanager
 def _claim(directory: str) -> Iterator[None]:
-    """Make the directory, and lock it against a second run."""
-    lock = os.path.join(directory, _PROGRESS + ".lock")
+    """Make the directory, and hold it against a second run."""
     try:
-        os.makedirs(directory, exist_ok=True)
-        file = open(lock, "w")  # noqa: SIM115 - closed below, after all other work
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(claimed(directory))
+            probe = os.path.join(directory, _PROGRESS + ".writable")
+            open(probe, "w").close()
+            os.unlink(probe)
+            held = stack.pop_all()
+    except BlockingIOError as error:
+        raise CorpusError(str(error)) from error
     except OSError as error:
         raise cannot_write(directory, error) from error
-    with file:
-        _lock(file, directory)
+    with held:
         yield
-        with contextlib.suppress(OSError):  # Windows cannot delete an open file
-            os.unlink(lock)
-
-
-def _lock(file: IO[str], directory: str) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such lock
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise CorpusError(f"Another run is writing to {directory}; wait for it, or pass another directory.") from error
 
 
 def _is_finished(directory: str, description: dict[str, Any]) -> bool:

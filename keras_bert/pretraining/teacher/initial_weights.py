@@ -90,7 +90,8 @@ def _copy_tables(student: keras.Model, teacher: LoadedTeacher, alignment: Alignm
     _assign_table(student, table)
     ours, theirs = student.get_layer("embeddings"), teacher.encoder.get_layer("embeddings")
     _copy_rows(theirs.position, ours.position)
-    _copy_rows(theirs.segment.embeddings, ours.segment.embeddings)
+    if ours.segment is not None and theirs.segment is not None:
+        _copy_rows(theirs.segment.embeddings, ours.segment.embeddings)
     for mine, its in zip(ours.norm.weights, theirs.norm.weights, strict=True):
         mine.assign(to_numpy(its))
     if ours.projection is not None:
@@ -109,7 +110,9 @@ def _project_tables(
     if not free.all():  # positions have columns of their own, and what they begin with
         return ["token table"]
     ours, theirs = student.get_layer("embeddings"), teacher.encoder.get_layer("embeddings")
-    tables = [(theirs.segment.embeddings, ours.segment.embeddings)]
+    tables = []
+    if ours.segment is not None and theirs.segment is not None:
+        tables.append((theirs.segment.embeddings, ours.segment.embeddings))
     if ours.config.position == "learned":
         tables.append((theirs.position, ours.position))
     for source, target in tables:

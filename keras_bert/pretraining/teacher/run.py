@@ -4,6 +4,7 @@ The teacher reads some of the text and its outputs are kept; the student learns 
 teacher reads on, where steps are left. The rest is as for `pretrain`: state, history, plan and report.
 """
 
+import contextlib
 import functools
 import math
 import os
@@ -17,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_bert.checkpoint import load_model, save_pretrained
+from keras_bert.checkpoint.sentence_transformers import write_sentence_modules
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model
@@ -47,6 +49,7 @@ from keras_bert.pretraining.teacher.initial_weights import (
 )
 from keras_bert.pretraining.teacher.plan import Targets, Teacher
 from keras_bert.pretraining.teacher.student import student_losses, student_model
+from keras_bert.system.directory_claim import claimed
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import choose_devices
@@ -78,8 +81,9 @@ def pretrain_with_teacher(
             gets `teacher/`, the outputs that were kept; it may be deleted after the run.
         teacher: The teacher, and what to learn from it.
     """
-    run = _Run(examples, Path(output), config, tokenizer, plan, teacher, validation, start_from, verbose)
-    run.train()
+    run = TaughtRun(examples, Path(output), config, tokenizer, plan, teacher, validation, start_from, verbose)
+    with claimed(output) if run.devices.is_chief else contextlib.nullcontext():
+        run.train()
     return read_history(Path(output) / HISTORY)
 
 
@@ -110,9 +114,17 @@ class _Groups:
         chunks = min(-(-rows // chunk_rows), available // chunk_rows)
         return cls(chunk_rows, chunks, plan.steps)
 
+    def chunks_of(self, number: int, plan: PretrainingPlan, passes: int) -> int:
+        """How many chunks a group needs: the last one, for the steps that are left, often fewer than the others."""
+        left = plan.steps - number * self.steps
+        if left >= self.steps:
+            return self.chunks
+        rows = max(math.ceil(left * plan.batch_size / passes), plan.batch_size)
+        return min(self.chunks, math.ceil(rows / self.chunk_rows))
 
-class _Run:
-    """One run: its parts, and their order."""
+
+class TaughtRun:
+    """One run: its parts, and their order. `pretrain_with_teacher` has the arguments."""
 
     def __init__(
         self,
@@ -151,7 +163,7 @@ class _Run:
             examples, tokenizer, plan, teacher, self.targets, self.alignment, next_sentence=self.next_sentence
         )
         row_bytes = 2 * self.length * sum(self.targets.widths.values()) + 12 * self.length
-        available = _row_count(examples, plan)
+        self.available = available = _row_count(examples, plan)
         if available < plan.batch_size:
             raise ValueError(
                 f"{examples} fills {available} rows, fewer than batch_size={plan.batch_size}; take a smaller batch, or "
@@ -163,7 +175,7 @@ class _Run:
             if live
             else _Groups.find(plan, teacher, available, row_bytes)
         )
-        self.cache = self._open_cache("teacher", examples, self.groups.chunk_rows)
+        self.cache = self.open_cache("teacher", examples, self.groups.chunk_rows)
 
     def train(self) -> None:
         """All steps that are left, and the saved model."""
@@ -171,7 +183,7 @@ class _Run:
         vectors = self._token_vectors()
         plan, chief = self.plan, self.devices.is_chief
         with self.devices.scope():
-            encoder, model = self._build(vectors)
+            encoder, model = self.build(vectors)
             done = restore_state(model, self.output / "state")
             _check_place(done, plan, self.output)
             if chief:
@@ -180,9 +192,12 @@ class _Run:
                     print(self._summary(done))
             while done < plan.steps:
                 done = self._fit_group(model, done)
-        plain = self._plain_model(model, encoder)
+        plain = self.plain_model(model, encoder)
         if chief:
             save_pretrained(plain, self.output / "model", tokenizer=self.tokenizer)
+            if self.targets.sentence:  # the mean of its states is what the student learned
+                sizes = {"sequence_length": self.config.max_sequence_length, "width": self.config.hidden_dim}
+                write_sentence_modules(self.output / "model", pooling="mean", normalize=True, **sizes)
 
     # === Steps ===
 
@@ -219,8 +234,9 @@ class _Run:
     def _cached_from(self, number: int) -> Callable[[int], tf.data.Dataset]:
         """Step → batches of a group of chunks, which are made first; those of earlier groups go."""
         groups, plan = self.groups, self.plan
-        self.cache.drop_before(number * groups.chunks)
-        rows = self.cache.rows(range(number * groups.chunks, (number + 1) * groups.chunks))
+        first = number * groups.chunks
+        self.cache.drop_before(first)
+        rows = self.cache.rows(range(first, first + groups.chunks_of(number, plan, self.teacher.passes)))
 
         def data_from(step: int) -> tf.data.Dataset:
             place = step - number * groups.steps
@@ -233,18 +249,26 @@ class _Run:
         data = self._rows(self.examples, self.plan.batch_size).skip(step)
         return self.batches.training(lambda: asked_rows(data.as_numpy_iterator(), self.outputs), start=step)
 
+    @property
+    def validation_count(self) -> int:
+        """The rows to measure on."""
+        if self.validation is None:
+            return 0
+        count = _row_count(self.validation, self.plan)
+        if self.plan.validation_steps is not None:
+            count = min(count, self.plan.validation_steps * self.plan.batch_size)
+        return count
+
     @functools.cached_property
     def _validation_rows(self) -> tuple[CachedRows, int] | None:
         if self.validation is None:
             return None
-        count = _row_count(self.validation, self.plan)
-        if self.plan.validation_steps is not None:
-            count = min(count, self.plan.validation_steps * self.plan.batch_size)
+        count = self.validation_count
         size = min(self.plan.batch_size, count)
         size -= size % self.devices.num_replicas
         if not size:
             raise ValueError(f"{self.validation} fills {count} rows, too few to validate on; take more text.")
-        cache = self._open_cache("teacher-validation", self.validation, count, shuffle=False)
+        cache = self.open_cache("teacher-validation", self.validation, count, shuffle=False)
         return cache.rows(range(1)), size
 
     def _validation_data(self) -> Any:
@@ -257,7 +281,7 @@ class _Run:
 
     # === Parts ===
 
-    def _open_cache(
+    def open_cache(
         self, name: str, examples: str | os.PathLike[str], chunk_rows: int, *, shuffle: bool = True
     ) -> TeacherCache:
         if self.devices.num_workers > 1:
@@ -279,10 +303,14 @@ class _Run:
     def _rows(self, examples: str | os.PathLike[str], batch_size: int, *, shuffle: bool = True) -> tf.data.Dataset:
         return unmasked_rows(examples, self.config, self.tokenizer, self.plan, batch_size, shuffle=shuffle)
 
-    def _token_vectors(self) -> np.ndarray | None:
-        """What the teacher makes of single tokens, where the student begins with it."""
+    @property
+    def needs_token_vectors(self) -> bool:
+        """Whether the student's token table begins with what the teacher makes of single tokens."""
         fresh = self.source is None and self.teacher.start != "random" and bool(self.targets.hidden)
-        if not fresh or self.teacher.token_table != "outputs" or shares_blocks(self.loaded.config, self.config):
+        return fresh and self.teacher.token_table == "outputs" and not shares_blocks(self.loaded.config, self.config)
+
+    def _token_vectors(self) -> np.ndarray | None:
+        if not self.needs_token_vectors:
             return None
         make = functools.partial(token_outputs, self.outputs, self.alignment)
         return load_or_make(self.cache.directory / _TOKEN_VECTORS, make)
@@ -293,7 +321,7 @@ class _Run:
         takes_blocks = self.teacher.start != "random" and shares_blocks(self.loaded.config, self.config)
         return "random" if self.source is not None or takes_blocks else self.plan.initial
 
-    def _build(self, vectors: np.ndarray | None) -> tuple[keras.Model, keras.Model]:
+    def build(self, vectors: np.ndarray | None) -> tuple[keras.Model, keras.Model]:
         """The student's encoder and its training model, compiled."""
         plan, config = self.plan, self.config
         if plan.dropout is not None:
@@ -327,7 +355,7 @@ class _Run:
         model.compile(optimizer, **student_losses(model, self.teacher, self.targets), **options)
         return encoder, model
 
-    def _plain_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
+    def plain_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
         """The trained weights in an ordinary BERT, with the heads that were trained and without projections."""
         heads = [
             name
@@ -403,7 +431,7 @@ def _check_config(config: BertConfig | None, source: keras.Model | None, tokeniz
             "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
         )
     if source is not None:
-        there, wanted = encoder_config(source).to_dict(), config.to_dict()
+        there, wanted = asdict(encoder_config(source)), asdict(config)
         free = ("dropout", "attention_dropout")
         wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
         if wrong:

@@ -215,7 +215,7 @@ class MultipleChoice(Task):
         """Tokenize pairs of context and choice, and cut contexts; gives the rows and notes on what was cut."""
         contexts, choices = zip(*pairs, strict=True)
         tokenized = tokenize_texts(self.tokenizer, list(contexts), list(choices))
-        lengths, room = np.diff(np.asarray(tokenized.second_splits)), self.sequence_length - 3
+        lengths, room = np.diff(np.asarray(tokenized.second_splits)), self.sequence_length - 2 - tokenized.separators
         if lengths.max() > room:
             raise ValueError(
                 f"The choice {choices[int(lengths.argmax())][:40]!r} has {lengths.max()} tokens, and is never cut; "

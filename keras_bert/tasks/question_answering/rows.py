@@ -147,15 +147,21 @@ def make_rows(
     first, second, owners, passages = [], [], [], []
     for number, context in enumerate(contexts):
         question = questions.first_ids[questions.first_splits[number] : questions.first_splits[number + 1]]
-        windows = context_windows(len(context.ids), sequence_length - 3 - len(question), stride)
-        passages.append(Passage(context.text, context.starts, context.ends, windows, first=len(question) + 2))
+        before = 1 + len(question) + questions.separators
+        windows = context_windows(len(context.ids), sequence_length - before - 1, stride)
+        passages.append(Passage(context.text, context.starts, context.ends, windows, first=before))
         first += [question] * len(windows)
         second += [context.ids[begin : begin + length] for begin, length in windows]
         owners += [number] * len(windows)
-    special = (questions.cls_id, questions.sep_id, questions.pad_id)
     first_ids, first_splits = _flat(first)
     second_ids, second_splits = _flat(second)
-    rows = TokenizedTexts(first_ids, first_splits, second_ids, second_splits, *special)
+    rows = replace(
+        questions,
+        first_ids=first_ids,
+        first_splits=first_splits,
+        second_ids=second_ids,
+        second_splits=second_splits,
+    )
     return rows, np.array(owners, np.int64), tuple(passages)
 
 

@@ -108,12 +108,13 @@ class QuestionAnswerer(Task):
         super().__init__(model, tokenizer, sequence_length=length, long_texts="windows", fresh_heads=fresh_heads)
         if _OUTPUT not in model.output:
             raise ValueError(f"The model gives {', '.join(model.output)}; expected {_OUTPUT}: see bert_model.")
-        room = length - 3  # without [CLS] and two [SEP]
+        special = 2 + tokenizer.pair_separators
+        room = length - special
         question = min(64, room // 2) if max_question_length is None else max_question_length
         if not 1 <= question < room:
             raise ValueError(
-                f"max_question_length={question}: of {length} tokens, 3 are special and the context needs at least 1; "
-                f"expected 1 to {room - 1}. Use a larger sequence_length, or shorter questions."
+                f"max_question_length={question}: of {length} tokens, {special} are special and the context needs at "
+                f"least 1; expected 1 to {room - 1}. Use a larger sequence_length, or shorter questions."
             )
         self.max_question_length = question
         self.stride = max(1, min(128, (room - question) // 2)) if stride is None else stride

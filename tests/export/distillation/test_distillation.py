@@ -5,20 +5,25 @@ import functools
 import keras
 import numpy as np
 import pytest
-from tiny_tasks import DEEP_CONFIG, WORDS, pretrained_directory, reviews
+from tiny_tasks import CONFIG, DEEP_CONFIG, VOCABULARY, WORDS, pretrained_directory, reviews
 
 import export.distillation.teacher_outputs
-from export.compression.students import make_student, pick_layers
+from export.compression.students import make_student, pick_layers, take_layers
 from export.compression.vocabulary import trim_vocabulary
 from export.distillation.distances import ABSENT, SoftLabels, SoftSpans, SoftYesNo
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors
 from export.distillation.training import distill, plan_distillation
-from keras_bert.checkpoint import load_encoder
+from keras_bert.checkpoint import load_encoder, save_pretrained
 from keras_bert.data.augmentation import NearestWords, augment
 from keras_bert.decoding import softmax
 from keras_bert.decoding.similarity import cosine_matrix
+from keras_bert.finetuning.recipes import Recipe
+from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.weights import to_numpy
+from keras_bert.tasks.base.fitting import fresh_model
+from keras_bert.tasks.base.training_method import TrainingMethod
 from keras_bert.tasks.classification.task import TextClassifier
+from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.vector_distances import CosineDistance, RelationDistance, SimilarityDistance
 
 FAST = {"learning_rate": 3e-3, "batch_size": 16, "patience": None, "verbose": 0}
@@ -96,6 +101,31 @@ def test_a_narrower_table_keeps_most_of_the_teachers():
     assert narrow.predict("a good film") and narrow.config.hidden_dim == 16
     with pytest.raises(ValueError, match="trim_vocabulary"):
         make_student(teacher(), vocabulary_size=10)
+
+
+def test_taken_layers_train_on_with_the_heads_of_the_teacher():
+    shorter = take_layers(teacher(), pick_layers(2, 1))
+    begun = fresh_model(shorter, Recipe(), 5, None, TrainingMethod())  # what a run with seed 5 begins with
+    for ours, theirs in (("classifier", "classifier"), ("block_0", "block_1")):
+        for mine, its in zip(begun.get_layer(ours).weights, teacher().model.get_layer(theirs).weights, strict=True):
+            np.testing.assert_array_equal(to_numpy(mine), to_numpy(its))
+
+
+def test_a_student_on_a_pretrained_encoder_has_its_vocabulary_and_learns(tmp_path, capsys):
+    words = [*VOCABULARY[:5], *reversed(WORDS), "unused"]
+    config = CONFIG.replace(vocabulary_size=len(words), hidden_dim=16, num_heads=2)
+    save_pretrained(bert_encoder(config, seed=3), tmp_path / "small", tokenizer=BertTokenizer(words))
+    student = make_student(teacher(), encoder=tmp_path / "small", seed=1)
+    assert f"the encoder's from {tmp_path / 'small'}" in capsys.readouterr().out
+    assert list(student.tokenizer.vocabulary) == words and student.labels == teacher().labels
+    source, _ = load_encoder(tmp_path / "small")
+    np.testing.assert_array_equal(to_numpy(source.weights[0]), to_numpy(student.model.weights[0]))
+    texts, _ = reviews(64, seed=4)
+    before = np.square(softmax(student.logits(texts)) - softmax(teacher().logits(texts))).mean()
+    distill(teacher(), student, texts, label_weight=0, epochs=2, **FAST)
+    assert np.square(softmax(student.logits(texts)) - softmax(teacher().logits(texts))).mean() < before
+    with pytest.raises(ValueError, match="a pretrained encoder has its own"):
+        make_student(teacher(), encoder=tmp_path / "small", num_layers=1)
 
 
 # === Vocabulary ===

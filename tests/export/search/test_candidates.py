@@ -117,6 +117,8 @@ def test_lean_students_keep_a_part_of_everything():
         ({"sizes": (("num_layers", 1),), "layers": 1, "training": Recipe()}, "one of the two"),
         ({"sizes": (("hidden_dim", 8),), "heads": 1, "neurons": 8, "training": Recipe()}, "sizes and heads, neurons"),
         ({"start": ModelPlan(), "trim": 1}, "put those into the plan of start"),
+        ({"encoder": "tiny-en", "layers": 2, "training": Recipe()}, "which has its own vocabulary and sizes"),
+        ({"encoder": "tiny-en"}, "is a student and has no training"),
     ],
 )
 def test_plans_that_contradict_themselves(wrong, words):
