@@ -1,4 +1,4 @@
-"""Compares `UnigramTokenizer` with SentencePiece, the Rust `tokenizers` and the device's tokenizer: ids, offsets, speed.
+"""Compares `UnigramTokenizer` with SentencePiece, the Rust `tokenizers` and the device's: ids, offsets, speed.
 
     pip install sentencepiece
     python benchmarks/unigram_tokenizer.py --data DIR [--models a.model b.model]     # 5 minutes on two cores
@@ -7,13 +7,15 @@
 `--models`, two models of 8,000 pieces are learned first, with and without bytes for unknown characters. Writes
 `results/unigram_tokenizer.json`, and prints for each model how many texts differ and the megabytes per second.
 
-A text that differs from SentencePiece's has several segmentations whose scores are equal but for rounding: tensorflow-text
-has an older SentencePiece, which compares sums of scores in float64. Its score is then printed as `score`.
+A text that differs from SentencePiece's has several segmentations whose scores are equal but for rounding:
+tensorflow-text has an older SentencePiece, which compares sums of scores in float64. `score` is the largest difference
+between the scores of two such segmentations.
 """
 
 import argparse
 import csv
 import gzip
+import itertools
 import json
 import sys
 import time
@@ -59,14 +61,14 @@ def compare(tokenizer: UnigramTokenizer, texts: list[str]) -> dict[str, int | fl
     device = DeviceUnigramTokenizer(model)
     ids, splits, starts, ends = tokenizer.tokenize_flat_with_offsets(texts)
     other = device.tokenize_flat_with_offsets(texts)
-    mine = [ids[a:b].tolist() for a, b in zip(splits, splits[1:], strict=False)]
+    mine = [ids[a:b].tolist() for a, b in itertools.pairwise(splits)]
     theirs, rusts = peer.encode(texts), [row.ids for row in rust.encode_batch(texts, add_special_tokens=False)]
     same_on_device = all(np.array_equal(*pair) for pair in zip((ids, splits, starts, ends), other, strict=True))
     scores = model.scores.astype(np.float64)
     gaps = [abs(scores[a].sum() - scores[b].sum()) for a, b in zip(mine, theirs, strict=True) if a != b]
     return {
         "texts": len(texts),
-        "differ from the device": 0 if same_on_device else len(texts),
+        "the device is the same": same_on_device,
         "differ from sentencepiece": len(gaps),
         "score": max(gaps, default=0.0),
         "differ from tokenizers": sum(a != b for a, b in zip(mine, rusts, strict=True)),
@@ -111,12 +113,8 @@ def main() -> None:
     if not models:
         files = [arguments.data / name for name in ("enwiki_heldout.txt.gz", "zhwiki.txt.gz")]
         options = {"kind": "unigram", "limit_bytes": 3_000_000, "progress": False}
-        models = {
-            f"8,000 pieces{', bytes' if spelled else ''}": learn_vocabulary(
-                files, 8000, byte_fallback=spelled, **options
-            )
-            for spelled in (False, True)
-        }
+        for spelled, name in ((False, "8,000 pieces"), (True, "8,000 pieces with bytes")):
+            models[name] = learn_vocabulary(files, 8000, byte_fallback=spelled, **options)
     results = {}
     for name, model in models.items():
         tokenizer = UnigramTokenizer(model if isinstance(model, UnigramModel) else Path(model))
