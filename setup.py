@@ -40,6 +40,8 @@ EXTRAS = {
     "evaluate": ["scikit-learn>=1.5", "scipy>=1.11", "matplotlib>=3.8", "seqeval>=1.2.2"],
     # Measures texts that a model wrote: BLEU and ROUGE.
     "generate": ["sacrebleu>=2.4", "rouge-score>=0.1.2"],
+    # Learns Unigram vocabularies; reading and using them needs nothing more.
+    "unigram": ["sentencepiece>=0.2"],
     # Draws the report of a pretraining, and views as PNG (keras_bert.visualize; HTML needs nothing).
     "plots": ["matplotlib>=3.8"],
     # Searches hyper-parameters (examples/tune_hyperparameters.py).
@@ -62,7 +64,7 @@ EXTRAS["dev"] += EXTRAS["export"] + EXTRAS["evaluate"] + EXTRAS["tune"] + EXTRAS
 # Types, the release, and the notebooks, which the tests execute.
 EXTRAS["dev"] += ["mypy>=2.4,<3", "build>=1.2", "setuptools>=68", "pyyaml>=6"]
 EXTRAS["dev"] += ["nbclient>=0.10", "nbformat>=5", "ipykernel>=6", "hypothesis>=6.100"]
-EXTRAS["dev"] += EXTRAS["generate"] + EXTRAS["completion"] + EXTRAS["serve"] + ["httpx2>=2"]
+EXTRAS["dev"] += EXTRAS["unigram"] + EXTRAS["generate"] + EXTRAS["completion"] + EXTRAS["serve"] + ["httpx2>=2"]
 
 setup(
     name="keras-bert-edge",

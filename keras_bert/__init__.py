@@ -14,6 +14,8 @@ __version__ = "0.1.0"
 _HOMES = {
     # === Text ===
     "BertTokenizer": "text.tokenizer",
+    "UnigramModel": "text.unigram_model",
+    "UnigramTokenizer": "text.unigram",
     "learn_vocabulary": "text.vocabulary",
     "pack": "text.packing",
     # === Model ===
@@ -146,6 +148,8 @@ if TYPE_CHECKING:
     from keras_bert.text.packing import pack as pack
     from keras_bert.text.token_labels import TokenLabels as TokenLabels
     from keras_bert.text.tokenizer import BertTokenizer as BertTokenizer
+    from keras_bert.text.unigram import UnigramTokenizer as UnigramTokenizer
+    from keras_bert.text.unigram_model import UnigramModel as UnigramModel
     from keras_bert.text.vocabulary import learn_vocabulary as learn_vocabulary
     from keras_bert.training.devices import Devices as Devices
     from keras_bert.training.devices import choose_devices as choose_devices

@@ -7,6 +7,7 @@
 import { Tensor, loadAndCompile } from "@litertjs/core";
 
 import { readMetadata } from "./metadata.js";
+import { Unigram } from "./unigram.js";
 import { UnicodeTables, WordPiece } from "./wordpiece.js";
 
 const TINY = 2 ** -126; // the least float32 of full precision, so that no logarithm is infinite
@@ -30,16 +31,16 @@ export class TextClassifier {
     return new TextClassifier(model, metadata, unicodeTables);
   }
 
-  constructor(model, { vocabulary, labels, about }, unicodeTables) {
+  constructor(model, { vocabulary, unigram, labels, about }, unicodeTables) {
     this.model = model;
     this.labels = labels;
     this.about = about;
-    this.vocabulary = vocabulary;
     this.lengths = Object.entries(about.signatures).sort((a, b) => a[1] - b[1]); // shortest first
     this.longest = Math.min(this.lengths.at(-1)[1], about.settings.sequence_length ?? 512); // as the task was told
-    this.tokenizer = new WordPiece(vocabulary, new UnicodeTables(unicodeTables), about.tokenizer);
-    const id = (token) => this.tokenizer.ids.get(token);
-    [this.padId, this.clsId, this.sepId] = [id("[PAD]"), id("[CLS]"), id("[SEP]")];
+    this.tokenizer = unigram ? new Unigram(unigram) : new WordPiece(vocabulary, new UnicodeTables(unicodeTables), about.tokenizer);
+    this.vocabulary = unigram ? this.tokenizer.vocabulary : vocabulary;
+    const special = unigram ? ["<pad>", "<s>", "</s>"] : ["[PAD]", "[CLS]", "[SEP]"];
+    [this.padId, this.clsId, this.sepId] = special.map((token) => this.tokenizer.ids.get(token));
   }
 
   /** All labels with their probabilities, the likeliest first; the tokens that the model saw; and whether some were cut. */

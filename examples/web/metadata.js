@@ -4,30 +4,34 @@
 //     about.signatures;  // { length_128: 128 }
 
 const NOT_OURS = "expected a file that export.convert wrote from a task.";
+const UNIGRAM = "sentencepiece.model"; // the only file that is no text
 const MOST_FILES = 16;
-const MOST_BYTES = 16 << 20; // of one file; a real vocabulary has 0.2 to 1 MB
+const MOST_BYTES = 32 << 20; // of one file; a real vocabulary has 0.2 to 5 MB
 
 /**
  * @param {Uint8Array} bytes The whole .tflite file.
- * @returns {{vocabulary: string[], labels: string[] | null, about: object}} `about` is keras_bert_task.json: name, task,
+ * @returns {{vocabulary: string[] | null, unigram: Uint8Array | null, labels: string[] | null, about: object}}
+ *   A model has a vocabulary for WordPiece, or the file of a Unigram tokenizer. `about` is keras_bert_task.json: name, task,
  *   kind, tokenizer, signatures, outputs, settings.
  */
 export function readMetadata(bytes) {
   const files = readFiles(bytes);
-  for (const name of ["keras_bert_task.json", "vocab.txt"]) {
+  const words = files.has(UNIGRAM) ? UNIGRAM : "vocab.txt";
+  for (const name of ["keras_bert_task.json", words]) {
     if (!files.has(name)) throw new Error(`The model has no ${name}; ${NOT_OURS}`);
   }
   const about = JSON.parse(files.get("keras_bert_task.json"));
   if (about.format !== 1) throw new Error(`keras_bert_task.json has format ${about.format}; this page reads 1.`);
   const labels = files.has("labels.txt") ? readLines(files.get("labels.txt")) : null;
-  return { vocabulary: readLines(files.get("vocab.txt")), labels, about };
+  if (words === UNIGRAM) return { vocabulary: null, unigram: files.get(UNIGRAM), labels, about };
+  return { vocabulary: readLines(files.get(words)), unigram: null, labels, about };
 }
 
 function readLines(text) {
   return text.replace(/\n$/, "").split("\n");
 }
 
-/** The files behind a model, by name, as text. */
+/** The files behind a model, by name, as text; the Unigram model as bytes. */
 export function readFiles(bytes) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const end = bytes.length - 22; // where the archive's last record begins, if no comment follows it
@@ -57,7 +61,8 @@ function readEntry(bytes, view, at, files) {
   if (method !== 0 || flags & 1 || stored !== size || size > MOST_BYTES) throw new Error(`${name} is compressed or too large`);
   const local = view.getUint32(at + 42, true);
   const begin = local + 30 + view.getUint16(local + 26, true) + view.getUint16(local + 28, true);
-  files.set(name, decode(bytes, begin, size));
+  if (name === UNIGRAM && begin + size > bytes.length) throw new Error("a file reaches past the end");
+  files.set(name, name === UNIGRAM ? bytes.subarray(begin, begin + size) : decode(bytes, begin, size));
   return at + 46 + nameLength + view.getUint16(at + 30, true) + view.getUint16(at + 32, true);
 }
 

@@ -1,7 +1,8 @@
 """Remove tokens that a task's texts do not need, because the token table is most of a small BERT.
 
-`trim_vocabulary` removes tokens that do not occur. WordPiece always takes the longest token that fits, so a text whose
-tokens are all kept is tokenized as before and gets the same answer. The effect on other texts is counted and printed.
+`trim_vocabulary` removes tokens that do not occur. WordPiece always takes the longest token that fits, and Unigram the
+tokens with the highest sum of scores, so a text whose tokens are all kept is tokenized as before and gets the same
+answer. The effect on other texts is counted and printed.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,11 @@ import numpy as np
 
 from keras_bert.model.weights import copy_weights
 from keras_bert.tasks.base.task import Task
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import tokenize_texts
 from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.unigram import UnigramTokenizer
+from keras_bert.text.unigram_model import NORMAL
 from keras_bert.text.vocabulary import SPECIAL_TOKENS, single_characters
 
 
@@ -89,7 +93,7 @@ def trim_vocabulary(
     unknown = [token for token in keep if token not in set(tokenizer.vocabulary)]
     if unknown:
         raise ValueError(f"Got keep={unknown[:10]}, which are not in the vocabulary; pass tokens that are.")
-    wanted = {*SPECIAL_TOKENS, *keep, *getattr(task, "markers", ())}
+    wanted = {*_special(tokenizer), *keep, *getattr(task, "markers", ())}
     wanted |= single_characters(tokenizer.vocabulary, counts) if keep_characters else set()
     kept = np.array(
         [
@@ -98,14 +102,30 @@ def trim_vocabulary(
             if counts[index] >= max(1, min_count) or token in wanted
         ]
     )
-    options = {**tokenizer.get_config(), "vocabulary": [tokenizer.vocabulary[index] for index in kept]}
-    smaller = task.on_encoder(
-        task.config.replace(vocabulary_size=len(kept)), tokenizer=BertTokenizer.from_config(options)
-    )
+    smaller = task.on_encoder(task.config.replace(vocabulary_size=len(kept)), tokenizer=_take(tokenizer, kept))
     copy_weights(task.model, smaller.model, table_rows=kept)
     smaller.fresh_heads = task.fresh_heads
     report = TrimReport(tokenizer.vocabulary_size, len(kept), task.model.count_params(), smaller.model.count_params())
     return smaller, _with_cost(report, tokenizer, smaller.tokenizer, kept, _flat(held_out))
+
+
+def _special(tokenizer: SubwordTokenizer) -> list[str]:
+    """The tokens that a tokenizer needs whatever the texts are."""
+    if not isinstance(tokenizer, UnigramTokenizer):
+        return list(SPECIAL_TOKENS)
+    model, is_piece = tokenizer.model, tokenizer.model.kinds == NORMAL
+    found = [token for token, piece in zip(model.tokens, is_piece.tolist(), strict=True) if not piece]
+    # The score of unknown characters is counted from the lowest score, and has to stay as it is.
+    lowest = np.where(is_piece, model.scores, np.inf).argmin()
+    return [*found, model.tokens[int(lowest)]]
+
+
+def _take(tokenizer: SubwordTokenizer, kept: np.ndarray) -> SubwordTokenizer:
+    """The tokenizer with some of its tokens. The scores of a Unigram model stay, so that texts are cut as before."""
+    if isinstance(tokenizer, UnigramTokenizer):
+        return UnigramTokenizer(tokenizer.model.take(kept))
+    tokens = [tokenizer.vocabulary[index] for index in kept]
+    return BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": tokens})
 
 
 def _flat(texts: Sequence[str | Sequence[str]]) -> list[str]:
@@ -113,7 +133,7 @@ def _flat(texts: Sequence[str | Sequence[str]]) -> list[str]:
 
 
 def _with_cost(
-    report: TrimReport, before: BertTokenizer, after: BertTokenizer, kept: np.ndarray, texts: list[str]
+    report: TrimReport, before: SubwordTokenizer, after: SubwordTokenizer, kept: np.ndarray, texts: list[str]
 ) -> TrimReport:
     if not texts:
         return report

@@ -22,6 +22,7 @@ from export.search.data import DeploymentData
 from export.serving.saving import save_serving
 from keras_bert.system.atomic_files import temporary_directory
 from keras_bert.tasks.base.task import Task
+from keras_bert.text.unigram import UnigramTokenizer
 
 _GOLDEN = 20
 _VERSION = 1  # the version of the SavedModel
@@ -41,7 +42,10 @@ def write_deployment(result: Deployment, task: Task, file: Path, data: Deploymen
     with temporary_directory(directory, ".new-") as place:
         shutil.copyfile(file, place / "model.tflite")
         task.save(place / "keras")
-        _write_words(place / "vocab.txt", task.tokenizer.vocabulary)
+        if isinstance(task.tokenizer, UnigramTokenizer):
+            task.tokenizer.save_vocabulary(place / "sentencepiece.model")
+        else:
+            _write_words(place / "vocab.txt", task.tokenizer.vocabulary)
         if task.labels is not None:
             _write_words(place / "labels.txt", task.labels)
         write_golden(place / "model.tflite", data.validation.inputs[:_GOLDEN], place / "golden.json")

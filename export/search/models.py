@@ -29,6 +29,7 @@ from keras_bert.model.weights import copy_weights
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.base.task import Task
+from keras_bert.text.tokenizer import require_wordpiece
 
 _DONE = "done.json"
 _REMOVE: dict[str, Callable[..., tuple[Task, Any]]] = {
@@ -157,7 +158,7 @@ class ModelMaker:
         more = augment(
             rows.texts,
             rows.pairs if rows.has_pairs else None,
-            proposer=NearestWords(self.teacher.model, self.teacher.tokenizer),
+            proposer=NearestWords(self.teacher.model, require_wordpiece(self.teacher.tokenizer, "copies=")),
             seed=self.data.seed,
             per_text=plan.copies,
             progress=False,

@@ -26,7 +26,7 @@ from export.verification.parity import VerificationError, relative_error
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.tokenizer import BertTokenizer, require_wordpiece
 
 SIGNATURE = "text"
 TEXT_OPS = ("FastBertNormalize", "FastWordpieceTokenizeWithOffsets")
@@ -48,7 +48,7 @@ def convert_strings(
     Example:
         >>> convert_strings(task, "from_text.tflite", length=64)  # doctest: +SKIP
     """
-    recipe = find_recipe(recipe)
+    tokenizer, recipe = require_wordpiece(task.tokenizer, "convert_strings"), find_recipe(recipe)
     if recipe.calibration == "needed":
         raise ValueError(f"The recipe {recipe.name!r} needs calibration, which runs on ids; use export.convert.")
     if not 4 <= length <= task.config.max_sequence_length:
@@ -60,7 +60,7 @@ def convert_strings(
     spec = tf.TensorSpec([1], tf.string, name="text")
     archive.add_endpoint(
         SIGNATURE,
-        lambda text: task.model(_model_inputs(task.tokenizer, text, length), training=False),
+        lambda text: task.model(_model_inputs(tokenizer, text, length), training=False),
         input_signature=[spec],
     )
     content = rewrite(convert_saved_model(archive, [SIGNATURE], allow_custom_ops=True), recipe)

@@ -22,7 +22,7 @@ from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.heads import HEADS, bert_model
 
 if TYPE_CHECKING:
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 _OPENERS: dict[str, Callable[[Path], Checkpoint]] = {
     "huggingface": huggingface.open_huggingface,
@@ -41,7 +41,7 @@ def load_encoder(
     revision: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
-) -> tuple[keras.Model, "BertTokenizer | None"]:
+) -> tuple[keras.Model, "SubwordTokenizer | None"]:
     """Load BERT's encoder and its tokenizer from a directory, or by its name on the hub.
 
     Reads Hugging Face directories of BERT, XLM-R, DistilBERT and ELECTRA (safetensors, in one file or in shards),
@@ -103,7 +103,7 @@ def load_model(
     revision: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
-) -> tuple[keras.Model, "BertTokenizer | None"]:
+) -> tuple[keras.Model, "SubwordTokenizer | None"]:
     """Load BERT with all heads of the checkpoint, and its tokenizer.
 
     The arguments are those of `load_encoder`. The model has the heads whose weights are in the checkpoint; Hugging
@@ -146,7 +146,7 @@ def load_tokenizer(
     revision: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
     endpoint: str | None = None,
-) -> "BertTokenizer | None":
+) -> "SubwordTokenizer | None":
     """Load the tokenizer of a model, without its weights; `None` if the directory has no vocabulary.
 
     Example:

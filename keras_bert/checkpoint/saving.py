@@ -20,7 +20,7 @@ from keras_bert.model.encoder import encoder_config
 from keras_bert.model.heads import HEADS
 
 if TYPE_CHECKING:
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 _WRITERS = {
     "google": google.write_weights,
@@ -43,7 +43,7 @@ def save_pretrained(
     model: keras.Model,
     directory: str | os.PathLike[str],
     *,
-    tokenizer: "BertTokenizer | None" = None,
+    tokenizer: "SubwordTokenizer | None" = None,
     format: str = "huggingface",
     labels: Sequence[str] | None = None,
     dtype: str = "float32",
@@ -56,9 +56,9 @@ def save_pretrained(
 
     What each format can hold:
 
-    - `huggingface`: everything; this is the library's own format. transformers opens it, unless `embedding_dim`
-      is smaller than `hidden_dim`. It opens it as `BertModel` if it has no class with these heads, or if a head
-      pools the mean of the tokens.
+    - `huggingface`: everything; this is the library's own format. transformers opens it, as BERT, XLM-R, DistilBERT or
+      ELECTRA, whichever computes as the config says, unless a BERT's `embedding_dim` is smaller than `hidden_dim`. It
+      opens the encoder alone if it has no class with these heads, or if a head pools the mean of the tokens.
     - `google`: everything except token classification and relations.
     - `keras_hub`: only the encoder. keras-hub has tanh GELU and an epsilon of 1e-12 in its code; a model with other
       values is written with a warning, because its outputs differ slightly in keras-hub. A model with ReLU or narrow
@@ -70,7 +70,7 @@ def save_pretrained(
     Args:
         model: A model whose layers come from `bert_encoder` and `bert_model`.
         directory: Where to write; missing parent directories are created.
-        tokenizer: A `BertTokenizer`; its vocabulary and settings are written, too.
+        tokenizer: A `BertTokenizer` or `UnigramTokenizer`; its vocabulary and settings are written, too.
         format: `"huggingface"`, `"google"` or `"keras_hub"`.
         labels: The names of the classes, written to `labels.txt` and, for Hugging Face, to `config.json`. If the model
             has two classifiers, they are those of the one for whole texts.
@@ -91,7 +91,7 @@ def saving_pretrained(
     model: keras.Model,
     directory: str | os.PathLike[str],
     *,
-    tokenizer: "BertTokenizer | None" = None,
+    tokenizer: "SubwordTokenizer | None" = None,
     format: str = "huggingface",
     labels: Sequence[str] | None = None,
     dtype: str = "float32",

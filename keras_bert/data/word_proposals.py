@@ -14,7 +14,7 @@ import numpy as np
 from keras_bert.batching.length_buckets import TokenizedTexts, length_sorted_batches, restore_order
 from keras_bert.model.encoder import encoder_config
 from keras_bert.pretraining.model import GatherPositions
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.tokenizer import BertTokenizer, require_wordpiece
 
 
 class Blank(NamedTuple):
@@ -77,7 +77,7 @@ class NearestWords:
         min_similarity: float = 0.4,
         several_pieces: bool = False,
     ):
-        self.tokenizer = tokenizer
+        self.tokenizer = require_wordpiece(tokenizer, "NearestWords")
         self.top_k = _check_top_k(top_k)
         self.min_similarity = min_similarity
         self.several_pieces = several_pieces
@@ -142,7 +142,7 @@ class MaskedLMProposals:
         batch_size: int = 32,
     ):
         config = encoder_config(model)
-        _check_vocabulary(config.vocabulary_size, tokenizer)
+        _check_vocabulary(config.vocabulary_size, require_wordpiece(tokenizer, "MaskedLMProposals"))
         self.tokenizer = tokenizer
         self.top_k = _check_top_k(top_k)
         self.show_original = show_original

@@ -8,16 +8,16 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 
 def pack(
-    tokenizer: BertTokenizer, texts: Any, pairs: Any = None, *, sequence_length: int | None = None
+    tokenizer: SubwordTokenizer, texts: Any, pairs: Any = None, *, sequence_length: int | None = None
 ) -> dict[str, tf.Tensor]:
     """Tokenize texts, or pairs of texts, and arrange the tokens as the encoder's inputs.
 
     Args:
-        tokenizer: A `BertTokenizer`.
+        tokenizer: A `BertTokenizer` or `UnigramTokenizer`.
         texts: A list of strings or a string tensor `[B]`.
         pairs: The second texts, as many as `texts`, or `None`.
         sequence_length: T. Longer rows are trimmed and shorter ones padded. `None` pads to the longest row and trims

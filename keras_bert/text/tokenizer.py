@@ -120,3 +120,19 @@ class BertTokenizer(SubwordTokenizer):
             "split_cjk": self.split_cjk,
             "unknown_token": self.unknown_token,
         }
+
+
+def require_wordpiece(tokenizer: SubwordTokenizer, what: str) -> BertTokenizer:
+    """Return a `BertTokenizer` as it is; raise an error for another kind.
+
+    Example:
+        ```python
+        tokenizer = require_wordpiece(tokenizer, "pretrain")
+        ```
+    """
+    if not isinstance(tokenizer, BertTokenizer):
+        raise ValueError(
+            f"{what} works with WordPiece vocabularies; got a {type(tokenizer).__name__}. Use a model that has a "
+            "vocab.txt."
+        )
+    return tokenizer

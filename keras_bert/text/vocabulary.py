@@ -1,7 +1,7 @@
-"""Reads, writes and learns WordPiece vocabularies.
+"""Reads and writes WordPiece vocabularies; learns these and Unigram models.
 
-Learning uses the WordPiece trainer of the Rust `tokenizers`. In addition, memory is bounded, and the same corpus always
-gives the same tokens in the same order.
+Learning uses the WordPiece trainer of the Rust `tokenizers`, and SentencePiece's for Unigram. In addition, memory is
+bounded, and the same corpus always gives the same tokens in the same order.
 """
 
 import glob
@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 from tqdm import tqdm
@@ -19,9 +19,11 @@ from tqdm import tqdm
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.system.progress import hides_bar
 from keras_bert.text.unicode_tables import TextRules, spell
+from keras_bert.text.unigram_model import UnigramModel, with_special_tokens
 
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _BLOCK_CHARACTERS = 1 << 16
+_LONGEST_LINE = 1000  # characters; SentencePiece leaves out lines of more than 4,192 bytes
 
 # === Files ===
 
@@ -94,6 +96,7 @@ def learn_vocabulary(
     files: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     size: int,
     *,
+    kind: str = "wordpiece",
     lowercase: bool = True,
     strip_accents: bool | None = None,
     split_cjk: bool = True,
@@ -101,10 +104,11 @@ def learn_vocabulary(
     special_tokens: Iterable[str] = SPECIAL_TOKENS,
     limit_alphabet: int = 1000,
     limit_bytes: int = 128_000_000,
+    byte_fallback: bool = False,
     seed: int = 0,
     progress: bool = True,
-) -> list[str]:
-    """Learn a WordPiece vocabulary from text files, plain or `.gz`.
+) -> Any:
+    """Learn a vocabulary from text files, plain or `.gz`: WordPiece for `BertTokenizer`, or Unigram.
 
     The text is read twice: once to count its characters, once to count words. Memory is bounded by `limit_bytes`: of a
     larger corpus a random sample of blocks from all files is used. The result depends only on the files and the
@@ -113,17 +117,20 @@ def learn_vocabulary(
     Args:
         files: A path or glob pattern, or several.
         size: The largest number of tokens. A small corpus may give fewer.
+        kind: `"wordpiece"`, or `"unigram"` for a `UnigramTokenizer` with XLM-R's special tokens, which suits several
+            languages and needs the package `sentencepiece`. Of the arguments below, Unigram takes the last four.
         lowercase, strip_accents, split_cjk: As for the `BertTokenizer` that will use the vocabulary.
         min_frequency: How often a piece has to occur.
         special_tokens: The first tokens; their ids are 0, 1, …
         limit_alphabet: How many different characters to keep, by frequency; words with other characters become unknown.
         limit_bytes: How much text to learn from. Learning takes several times as much memory, and far more if hardly
             any word occurs twice.
+        byte_fallback: For Unigram: whether unknown characters are spelled in bytes, so that no text is unknown.
         seed: The seed of the sample.
         progress: Whether to show progress bars.
 
     Returns:
-        The tokens, in the order of their ids.
+        The tokens, in the order of their ids; of Unigram a `UnigramModel`.
 
     Example:
         ```python
@@ -132,6 +139,12 @@ def learn_vocabulary(
         ```
     """
     paths, special_tokens = _find_files(files), list(special_tokens)
+    if kind not in ("wordpiece", "unigram"):
+        raise ValueError(f"kind={kind!r}; choose 'wordpiece' or 'unigram'.")
+    if kind == "unigram":
+        counts = _count_characters(paths, progress)
+        fraction = min(1.0, limit_bytes / max(1, _count_bytes(counts)))
+        return _train_unigram(_sample(paths, fraction, seed, progress), size, byte_fallback)
     rules = TextRules(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
     if "[UNK]" not in special_tokens or len(set(special_tokens)) < len(special_tokens):
         raise ValueError(f"special_tokens={special_tokens}: expected different tokens, with '[UNK]' among them.")
@@ -146,10 +159,51 @@ def learn_vocabulary(
             f"at the start of words and within words, need {needed}. Use a larger size or a smaller limit_alphabet."
         )
     fraction = min(1.0, limit_bytes / max(1, _count_bytes(counts)))
-    blocks = _read_blocks(paths, "counting words", progress)
+    sample, first_tokens = _sample(paths, fraction, seed, progress), [*special_tokens, *suffixes]
+    return _train(sample, size, rules, min_frequency, first_tokens, alphabet)
+
+
+def _sample(paths: list[str], fraction: float, seed: int, progress: bool) -> Iterator[str]:
     chooser = random.Random(seed)
-    sample = (block for block in blocks if fraction == 1 or chooser.random() < fraction)
-    return _train(sample, size, rules, min_frequency, [*special_tokens, *suffixes], alphabet)
+    for block in _read_blocks(paths, "counting words", progress):
+        if fraction == 1 or chooser.random() < fraction:
+            yield block
+
+
+def _train_unigram(blocks: Iterable[str], size: int, byte_fallback: bool) -> UnigramModel:
+    """Run SentencePiece's trainer on texts, line by line."""
+    try:
+        import sentencepiece
+    except ImportError:
+        raise ImportError(
+            "Learning a Unigram vocabulary needs the package sentencepiece: pip install 'keras-bert-edge[unigram]'."
+        ) from None
+    lines = (part for block in blocks for line in block.split("\n") for part in _cut_line(line.replace("\x00", "")))
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines,
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=size - 2,  # <pad> and <mask> are added
+            hard_vocab_limit=False,
+            byte_fallback=byte_fallback,
+            num_threads=2,  # the result depends on it
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(f"No vocabulary of {size} pieces can be learned from these texts: {error}") from None
+    return with_special_tokens(UnigramModel.from_bytes(model.getvalue()))
+
+
+def _cut_line(line: str) -> Iterator[str]:
+    """Yield a line in parts that the trainer takes, which leaves out longer ones."""
+    while len(line) > _LONGEST_LINE:
+        cut = line.rfind(" ", 0, _LONGEST_LINE) + 1 or _LONGEST_LINE
+        yield line[:cut]
+        line = line[cut:]
+    if line.strip():
+        yield line
 
 
 def _train(

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 
 from keras_bert.model.encoder import encoder_config
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.visualize.colours import FAINT, GREY, INK, STRONG, as_data_uri, shades
 from keras_bert.visualize.matrices import draw_matrix, matrix_svg, picture_inches, shorten, text_width
 from keras_bert.visualize.token_rows import open_model, read_row
@@ -164,7 +164,7 @@ def attention(
     *,
     layer: int | None = None,
     head: int | str | None = None,
-    tokenizer: BertTokenizer | None = None,
+    tokenizer: SubwordTokenizer | None = None,
 ) -> Attention:
     """Show where the attention heads of a model look in a text.
 

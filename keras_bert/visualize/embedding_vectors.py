@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.visualize.colours import GREY, INK, PARTS, as_data_uri, signed_shades
 from keras_bert.visualize.matrices import shorten
 from keras_bert.visualize.token_rows import open_model, read_row
@@ -110,7 +110,7 @@ _TILE += "; border-radius: 4px; outline: 1px solid #d1d5db"
 _LABEL = "font: 12px ui-monospace, 'SF Mono', Menlo, 'DejaVu Sans Mono', monospace; display: block; padding-top: 4px"
 
 
-def embedding_inputs(source: Any, text: Any, *, tokenizer: BertTokenizer | None = None) -> EmbeddingInputs:
+def embedding_inputs(source: Any, text: Any, *, tokenizer: SubwordTokenizer | None = None) -> EmbeddingInputs:
     """Show the three vectors of each token that BERT adds up.
 
     Args:

@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_bert.model.attention_bias import PackedBias, PaddingBias, PrefixBias
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import tokenize_texts
-from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.visualize.colours import FAINT, GREY, PARTS
 from keras_bert.visualize.matrices import draw_matrix, matrix_svg, picture_inches
 from keras_bert.visualize.token_rows import TokenRow, as_row
@@ -157,9 +157,9 @@ def _chain(rows: Sequence[TokenRow]) -> TokenRow:
     return TokenRow(tokens, inputs, tuple(special for row in rows for special in row.special))
 
 
-def _tokenizer(source: Any) -> BertTokenizer:
+def _tokenizer(source: Any) -> SubwordTokenizer:
     tokenizer = getattr(source, "tokenizer", source)
-    if not isinstance(tokenizer, BertTokenizer):
+    if not isinstance(tokenizer, SubwordTokenizer):
         raise TypeError(f"source is a {type(source).__name__}; expected a tokenizer or a task.")
     return tokenizer
 

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.visualize.answers import ChosenAnswer, choose_answer
 from keras_bert.visualize.colours import AGAINST, GREY, INK, LINE, STRONG, as_hex, ink_on, signed_shades
 from keras_bert.visualize.integrated_gradients import integrate_gradients
@@ -164,7 +164,7 @@ def attributions(
     baseline: str = "pad",
     steps: int | None = None,
     tolerance: float = 0.01,
-    tokenizer: BertTokenizer | None = None,
+    tokenizer: SubwordTokenizer | None = None,
 ) -> Attributions:
     """Show which tokens of a text caused an answer, by integrated gradients.
 
@@ -227,7 +227,7 @@ def from_token_vectors(
 
 
 def _baseline_vectors(
-    model: keras.Model, row: TokenRow, vectors: np.ndarray, baseline: str, tokenizer: BertTokenizer
+    model: keras.Model, row: TokenRow, vectors: np.ndarray, baseline: str, tokenizer: SubwordTokenizer
 ) -> np.ndarray:
     if baseline not in BASELINES:
         raise ValueError(f"baseline={baseline!r}: expected one of {', '.join(map(repr, BASELINES))}.")

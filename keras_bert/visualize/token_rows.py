@@ -15,8 +15,8 @@ from keras_bert.model.encoder import encoder_config
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.relation.files import marked_or_error
 from keras_bert.tasks.relation.task import RelationClassifier
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts, tokenize_words
-from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.words import locate_words
 
 
@@ -49,7 +49,7 @@ class TokenRow:
         return TokenRow((*self.tokens, *[pad[1]] * more), inputs, (*self.special, *[True] * more))
 
 
-def open_model(source: Any, tokenizer: BertTokenizer | None = None) -> tuple[keras.Model, BertTokenizer]:
+def open_model(source: Any, tokenizer: SubwordTokenizer | None = None) -> tuple[keras.Model, SubwordTokenizer]:
     """Return the model and the tokenizer of a task, or the given ones."""
     if isinstance(source, Task):
         return source.model, source.tokenizer if tokenizer is None else tokenizer
@@ -62,7 +62,7 @@ def open_model(source: Any, tokenizer: BertTokenizer | None = None) -> tuple[ker
     return source, tokenizer
 
 
-def read_row(source: Any, text: Any, tokenizer: BertTokenizer | None = None) -> TokenRow:
+def read_row(source: Any, text: Any, tokenizer: SubwordTokenizer | None = None) -> TokenRow:
     """Tokenize a text into a row. A text that is too long for one row of the task is cut.
 
     Args:
@@ -89,7 +89,7 @@ def read_row(source: Any, text: Any, tokenizer: BertTokenizer | None = None) -> 
     return as_row(tokenized.trimmed(limit)[0], tokenizer)
 
 
-def as_row(tokenized: TokenizedTexts, tokenizer: BertTokenizer) -> TokenRow:
+def as_row(tokenized: TokenizedTexts, tokenizer: SubwordTokenizer) -> TokenRow:
     """The first of some tokenized texts as a row."""
     ids, splits, second_begins = tokenized.packed()
     ids = ids[: splits[1]]

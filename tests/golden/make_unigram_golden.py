@@ -7,7 +7,7 @@ Two small models, with and without bytes for unknown characters, are trained on 
 character map is a part of NFKC, so that it is small, with strings of several characters as keys.
 
 The SentencePiece in tensorflow-text compares sums of scores with more bits than newer ones, so of two paths with the
-same pieces in another order it may take the other. Texts on which the two differ are left out; the script says how many.
+same pieces in another order it may take the other. Texts on which the two differ are left out, and counted.
 """
 
 import base64

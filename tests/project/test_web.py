@@ -5,6 +5,7 @@ README's own commands; the Kotlin tokenizer runs on the JVM. What they need besi
 Java) is used where it is installed, and npm packages come into a temporary directory.
 """
 
+import base64
 import contextlib
 import functools
 import http.server
@@ -17,6 +18,7 @@ import threading
 import numpy as np
 import pytest
 from places import HELPERS, ROOT
+from tiny_unigram import GOLDEN_MODELS, UNIGRAM_GOLDEN, expected_ids
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from unicode_fuzz import random_texts
 
@@ -29,6 +31,7 @@ from keras_bert.model.config import BertConfig
 from keras_bert.model.heads import bert_model
 from keras_bert.tasks.classification.task import TextClassifier
 from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.unigram import UnigramTokenizer
 from tests.golden.make_wordpiece_golden import GOLDEN, VOCABULARY, make_tokenizer
 
 WEB, PARTS = ROOT / "examples" / "web", HELPERS / "web"
@@ -121,14 +124,20 @@ def test_javascript_tokenizer_equals_the_reference_on_random_unicode(golden, min
         assert first_difference(texts, ids, reference_ids(vocabulary, mode["rules"], texts)) is None
 
 
-@pytest.mark.slow
-def test_kotlin_tokenizer_equals_the_golden_vectors_and_the_reference(golden, tmp_path, classifier):
+def compile_kotlin(directory, sources):
+    """Compile for the JVM into `classes`; gives the directory of the compiler's libraries."""
     java, npm = require("java"), require("npm")
-    run([npm, "install", "--no-audit", "--no-fund", "kotlin-compiler@2.2.21"], directory=tmp_path)
-    library = tmp_path / "node_modules" / "kotlin-compiler" / "lib"
+    run([npm, "install", "--no-audit", "--no-fund", "kotlin-compiler@2.2.21"], directory=directory)
+    library = directory / "node_modules" / "kotlin-compiler" / "lib"
     compiler = [java, "-cp", library / "*", "org.jetbrains.kotlin.cli.jvm.K2JVMCompiler", "-Werror"]
     options = ["-no-reflect", "-no-stdlib", "-cp", library / "kotlin-stdlib.jar", "-d", "classes"]
-    run([*compiler, *options, *KOTLIN, PARTS / "WordPieceMain.kt"], directory=tmp_path)
+    run([*compiler, *options, *sources], directory=directory)
+    return library
+
+
+@pytest.mark.slow
+def test_kotlin_tokenizer_equals_the_golden_vectors_and_the_reference(golden, tmp_path, classifier):
+    java, library = require("java"), compile_kotlin(tmp_path, [*KOTLIN, PARTS / "WordPieceMain.kt"])
 
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY), encoding="utf-8")
     tables = json.loads(TABLES.read_text("ascii"))
@@ -153,6 +162,44 @@ def test_kotlin_tokenizer_equals_the_golden_vectors_and_the_reference(golden, tm
     assert {name: int(size) for name, size in (item.split(":") for item in files.split())}.items() >= sizes.items()
     found = [list(map(int, line.split())) for line in found]
     assert first_difference(texts * len(golden["modes"]), found, expected) is None
+
+
+# === Unigram ===
+
+
+def write_hexadecimal(texts):
+    return "".join(" ".join(f"{ord(char):x}" for char in text) + "\n" for text in texts)
+
+
+def unigram_texts():
+    """Those of the golden file, and random ones, with the ids that our tokenizer gives."""
+    texts = [*UNIGRAM_GOLDEN["texts"], *random_texts(1500, VOCABULARY, seed=41)]
+    return texts, [UnigramTokenizer(model)(texts).to_list() for model in GOLDEN_MODELS]
+
+
+def test_javascript_unigram_equals_sentencepiece_and_our_tokenizer(tmp_path):
+    node = require("node")
+    for file in (WEB / "unigram.js", WEB / "package.json", PARTS / "unigram.mjs"):
+        shutil.copy(file, tmp_path)
+    texts, expected = unigram_texts()
+    models = [base64.b64encode(model.to_bytes()).decode() for model in GOLDEN_MODELS]
+    request = json.dumps({"models": models, "texts": texts})
+    found = json.loads(run([node, "unigram.mjs"], directory=tmp_path, given=request))
+    for row, ids, wanted in zip(UNIGRAM_GOLDEN["models"], found, expected, strict=True):
+        assert ids[: len(row["ids"])] == expected_ids(row)
+        assert first_difference(texts, ids, wanted) is None
+
+
+@pytest.mark.slow
+def test_kotlin_unigram_equals_sentencepiece_and_our_tokenizer(tmp_path):
+    compile_kotlin(tmp_path, [KOTLIN[0].with_name("Unigram.kt"), PARTS / "UnigramMain.kt"])
+    path = f"classes:{tmp_path / 'node_modules/kotlin-compiler/lib/kotlin-stdlib.jar'}"
+    texts, expected = unigram_texts()
+    for model, wanted in zip(GOLDEN_MODELS, expected, strict=True):
+        (tmp_path / "unigram.model").write_bytes(model.to_bytes())
+        command = [require("java"), "-cp", path, "UnigramMainKt", "unigram.model"]
+        found = run(command, directory=tmp_path, given=write_hexadecimal(texts)).split("\n")[:-1]
+        assert first_difference(texts, [list(map(int, line.split())) for line in found], wanted) is None
 
 
 # === The page ===

@@ -9,6 +9,7 @@ import pytest
 from places import ROOT
 
 from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.unigram import UnigramTokenizer
 from keras_bert.text.vocabulary import SPECIAL_TOKENS, learn_vocabulary, read_vocabulary, write_vocabulary
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
@@ -191,3 +192,24 @@ def test_bad_sizes_and_special_tokens_are_refused(corpus):
         learn_vocabulary(corpus, 600, special_tokens=["[PAD]"])
     with pytest.raises(ValueError, match="expected different tokens"):
         learn_vocabulary(corpus, 600, special_tokens=["[UNK]", "[UNK]"])
+
+
+# === Unigram ===
+
+
+def test_a_unigram_vocabulary_is_learned(tmp_path):
+    pytest.importorskip("sentencepiece")
+    path = tmp_path / "corpus.txt"
+    path.write_text("the film was good\nthe plot was bad\n" * 60 + "a " * 3000, encoding="utf-8")
+    model = learn_vocabulary(path, 60, kind="unigram", progress=False)
+    assert model.tokens[:4] == ("<s>", "<pad>", "</s>", "<unk>") and model.tokens[-1] == "<mask>"
+    assert 20 < len(model.tokens) <= 60
+    assert learn_vocabulary(path, 60, kind="unigram", progress=False).to_bytes() == model.to_bytes()
+    tokenizer = UnigramTokenizer(model)
+    assert tokenizer.detokenize(tokenizer(["the plot was good"])).numpy()[0] == b"the plot was good"
+    spelled = learn_vocabulary(path, 320, kind="unigram", byte_fallback=True, progress=False)
+    assert tokenizer.unk_id not in UnigramTokenizer(spelled)("\u4e2d").numpy()
+    with pytest.raises(ValueError, match="No vocabulary of 8 pieces can be learned"):
+        learn_vocabulary(path, 8, kind="unigram", progress=False)
+    with pytest.raises(ValueError, match="kind='bpe'; choose 'wordpiece' or 'unigram'"):
+        learn_vocabulary(path, 60, kind="bpe")

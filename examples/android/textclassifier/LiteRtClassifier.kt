@@ -32,15 +32,16 @@ class LiteRtClassifier(context: Context, asset: String = "model.tflite") : AutoC
     // The most tokens of a text: what the file takes, and no more than the model was trained with.
     private val longest = minOf(lengths.last().second, about.getJSONObject("settings").optInt("sequence_length", 512))
     private val labels = lines("labels.txt")
-    private val tokenizer = makeTokenizer(context)
+    private val unigram = files[ModelFiles.UNIGRAM]?.let { Unigram(it.toByteArray(Charsets.ISO_8859_1)) }
+    private val wordPiece = if (unigram == null) makeTokenizer(context) else null
     private val model = CompiledModel.create(context.assets, asset, CompiledModel.Options(Accelerator.CPU))
 
     /** All labels with their probabilities, the likeliest first. A text that is too long is cut. */
     fun classify(text: String): List<Pair<String, Float>> {
-        val ids = tokenizer.tokenize(text).take(longest - 2)
-        val row = listOf(tokenizer.idOf("[CLS]")) + ids + tokenizer.idOf("[SEP]")
+        val ids = (unigram?.tokenize(text) ?: wordPiece!!.tokenize(text)).take(longest - 2)
+        val row = listOf(idOf("<s>", "[CLS]")) + ids + idOf("</s>", "[SEP]")
         val (signature, length) = lengths.first { row.size <= it.second } // a short text costs few tokens
-        val padding = tokenizer.idOf("[PAD]")
+        val padding = idOf("<pad>", "[PAD]")
         val inputs = mapOf(
             "token_ids" to IntArray(length) { row.getOrElse(it) { padding } },
             "segment_ids" to IntArray(length),
@@ -62,6 +63,9 @@ class LiteRtClassifier(context: Context, asset: String = "model.tflite") : AutoC
     }
 
     override fun close() = model.close()
+
+    /** The id of a special token, as Unigram or WordPiece calls it. */
+    private fun idOf(inUnigram: String, inWordPiece: String) = unigram?.idOf(inUnigram) ?: wordPiece!!.idOf(inWordPiece)
 
     private fun lines(name: String) = files.getValue(name).removeSuffix("\n").split("\n")
 

@@ -2,6 +2,7 @@ package com.example.textclassifier
 
 import java.nio.ByteBuffer
 import java.nio.ByteOrder
+import java.nio.charset.Charset
 
 /**
  * The files behind a `.tflite` model, by name, as text: vocabulary, labels and settings.
@@ -13,6 +14,10 @@ object ModelFiles {
     private const val LAST_RECORD = 22 // bytes
     private const val MOST_FILES = 16
 
+    /** The model of a Unigram tokenizer, the only file that is no text. */
+    const val UNIGRAM = "sentencepiece.model"
+
+    /** The files as text; the bytes of the Unigram model are its characters (ISO 8859-1). */
     fun read(model: ByteBuffer): Map<String, String> {
         val bytes = model.duplicate().order(ByteOrder.LITTLE_ENDIAN)
         val end = bytes.limit() - LAST_RECORD
@@ -39,16 +44,18 @@ object ModelFiles {
         val isPlain = bytes.short(at + 10) == 0 && bytes.short(at + 8) and 1 == 0
         require(bytes.getInt(at) == 0x02014B50 && isPlain) { "$name is compressed; expected it as it is." }
         val local = bytes.getInt(at + 42)
-        files[name] = bytes.text(local + 30 + bytes.short(local + 26) + bytes.short(local + 28), bytes.getInt(at + 24))
+        val begin = local + 30 + bytes.short(local + 26) + bytes.short(local + 28)
+        val encoding = if (name == UNIGRAM) Charsets.ISO_8859_1 else Charsets.UTF_8
+        files[name] = bytes.text(begin, bytes.getInt(at + 24), encoding)
         return at + 46 + nameLength + bytes.short(at + 30) + bytes.short(at + 32)
     }
 
     private fun ByteBuffer.short(at: Int) = getShort(at).toInt() and 0xFFFF
 
-    private fun ByteBuffer.text(at: Int, size: Int): String {
+    private fun ByteBuffer.text(at: Int, size: Int, encoding: Charset = Charsets.UTF_8): String {
         if (at < 0 || size < 0 || size > limit() - at) throw IndexOutOfBoundsException("$size bytes at $at")
         val content = ByteArray(size)
         (duplicate().position(at) as ByteBuffer).get(content)
-        return String(content, Charsets.UTF_8)
+        return String(content, encoding)
     }
 }

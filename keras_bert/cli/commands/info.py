@@ -16,6 +16,7 @@ def run(arguments: Namespace) -> dict[str, Any]:
     """Show the sizes, outputs and labels of a checkpoint."""
     from keras_bert.checkpoint import load_labels, load_model
     from keras_bert.model.encoder import encoder_config
+    from keras_bert.text.tokenizer import BertTokenizer
 
     model, tokenizer = load_model(arguments.model)
     result = {
@@ -23,7 +24,7 @@ def run(arguments: Namespace) -> dict[str, Any]:
         "outputs": sorted(model.output),
         **encoder_config(model).to_dict(),
     }
-    if tokenizer is not None:
+    if isinstance(tokenizer, BertTokenizer):
         result["lowercase"] = tokenizer.lowercase
     labels = load_labels(arguments.model)
     return {**result, "labels": labels} if labels else result

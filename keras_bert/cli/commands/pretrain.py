@@ -132,7 +132,7 @@ def _tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple
     """From the model to start from, from a given vocabulary, or from one that is learned now."""
     from keras_bert.checkpoint import load_tokenizer
     from keras_bert.model.config import BertConfig
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.tokenizer import BertTokenizer, require_wordpiece
     from keras_bert.text.vocabulary import learn_vocabulary, write_vocabulary
 
     if arguments.start_from is not None:
@@ -143,7 +143,7 @@ def _tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple
             raise ValueError(
                 f"--start-from {arguments.start_from} has no vocabulary; expected a model directory with one."
             )
-        return tokenizer, None
+        return require_wordpiece(tokenizer, "Pretraining"), None
     if arguments.teacher is not None:
         return _student_tokenizer_and_config(arguments, longest)
     if arguments.blocks is not None:
@@ -186,12 +186,13 @@ def _student_tokenizer_and_config(arguments: argparse.Namespace, longest: int) -
     from keras_bert.checkpoint.loading import open_checkpoint
     from keras_bert.model.config import BertConfig
     from keras_bert.pretraining.teacher.vocabulary import trim_tokenizer
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.tokenizer import BertTokenizer, require_wordpiece
     from keras_bert.text.vocabulary import read_vocabulary
 
     tokenizer = load_tokenizer(arguments.teacher)
     if tokenizer is None:
         raise ValueError(f"--teacher {arguments.teacher} has no vocabulary; expected a model directory with one.")
+    tokenizer = require_wordpiece(tokenizer, "A teacher of pretraining")
     vocabulary, trimmed = arguments.vocabulary, arguments.output / "vocab.txt"
     if vocabulary is None and arguments.vocabulary_size is not None:
         if not trimmed.exists():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from keras_bert.cli.output import add_command
 
 if TYPE_CHECKING:
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 
 def add(commands: Any) -> None:
@@ -25,11 +25,14 @@ def run(arguments: Namespace) -> dict[str, Any]:
     return {"tokens": [tokenizer.id_to_token(index) for index in ids], "ids": ids, "offsets": offsets}
 
 
-def _load_tokenizer(model: str) -> "BertTokenizer":
+def _load_tokenizer(model: str) -> "SubwordTokenizer":
     from keras_bert.checkpoint import load_tokenizer
     from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.unigram import UnigramTokenizer
 
-    tokenizer = BertTokenizer(model) if Path(model).is_file() else load_tokenizer(model)
+    if Path(model).is_file():
+        return UnigramTokenizer(model) if model.endswith(".model") else BertTokenizer(model)
+    tokenizer = load_tokenizer(model)
     if tokenizer is None:
         raise ValueError(f"{model} has no vocab.txt; expected a model directory with one, or the file itself.")
     return tokenizer

@@ -109,9 +109,11 @@ def write_examples(
 
 def as_tokenizer(tokenizer: Any) -> "BertTokenizer":
     """Return a `BertTokenizer` as it is, or make one from a vocabulary; check that it has `[CLS]` and `[SEP]`."""
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.subword_tokenizer import SubwordTokenizer
+    from keras_bert.text.tokenizer import BertTokenizer, require_wordpiece
 
-    tokenizer = tokenizer if isinstance(tokenizer, BertTokenizer) else BertTokenizer(tokenizer)
+    is_one = isinstance(tokenizer, SubwordTokenizer)
+    tokenizer = require_wordpiece(tokenizer, "Pretraining") if is_one else BertTokenizer(tokenizer)
     missing = {"[CLS]", "[SEP]"} - set(tokenizer.vocabulary)
     if missing:
         raise CorpusError(f"The vocabulary has no {' and no '.join(sorted(missing))}; add them, examples need both.")

@@ -21,7 +21,7 @@ from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.pretraining.teacher.alignment import Alignment, TeacherRow
 from keras_bert.pretraining.teacher.plan import Targets, Teacher
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.tokenizer import BertTokenizer, require_wordpiece
 from keras_bert.training.layer_vectors import attention_vectors
 
 _MOST_UNKNOWN = 0.5  # of the teacher's tokens: beyond, it does not read this language
@@ -65,7 +65,7 @@ def load_teacher(plan: Teacher) -> LoadedTeacher:
         raise ValueError(
             f"The teacher {plan.model} has no vocabulary, so it cannot read text; expected a model directory with one."
         )
-    return LoadedTeacher(encoder, tokenizer, str(plan.model))
+    return LoadedTeacher(encoder, require_wordpiece(tokenizer, "A teacher of pretraining"), str(plan.model))
 
 
 class TeacherOutputs:

@@ -19,7 +19,7 @@ from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder, encoder_config
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -61,7 +61,7 @@ class TaskDefinition(ABC):
 
     # Set by `Task`.
     model: keras.Model
-    tokenizer: BertTokenizer
+    tokenizer: SubwordTokenizer
     sequence_length: int
     texts_per_example: int = 1
 

@@ -24,8 +24,8 @@ from keras_bert.tasks.base.quantization_ranges import FILE as RANGES
 from keras_bert.tasks.base.quantization_ranges import LearnedRanges, read_ranges, write_ranges
 from keras_bert.tasks.base.saved_tasks import SETTINGS, read_settings, write_settings
 from keras_bert.tasks.base.training_method import TrainingMethod
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
-from keras_bert.text.tokenizer import BertTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +48,7 @@ class Task(TaskDefinition):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         sequence_length: int | None = None,
         long_texts: str = "cut",
@@ -157,7 +157,7 @@ class Task(TaskDefinition):
         )
 
     def on_encoder(
-        self, config: BertConfig, *, tokenizer: BertTokenizer | None = None, seed: int | None = None
+        self, config: BertConfig, *, tokenizer: SubwordTokenizer | None = None, seed: int | None = None
     ) -> "Self":
         """The same task, with its labels and settings, on another encoder with fresh weights.
 
@@ -221,7 +221,7 @@ class Task(TaskDefinition):
     @classmethod
     def load_parts(
         cls, directory_or_name: str | os.PathLike[str], seed: int | None, *, pooling: str | None = "as stored"
-    ) -> tuple[keras.Model, BertTokenizer]:
+    ) -> tuple[keras.Model, SubwordTokenizer]:
         """An encoder with pretrained weights and its tokenizer; an error where there is no vocabulary.
 
         `pooling` is for tasks whose heads take `pooled_output`: `"cls"`, `"mean"`, or `None` for what suits the model.
@@ -285,7 +285,7 @@ class Task(TaskDefinition):
 
 def load_with_tokenizer(
     directory_or_name: str | os.PathLike[str], *, seed: int | None = None
-) -> tuple[keras.Model, BertTokenizer]:
+) -> tuple[keras.Model, SubwordTokenizer]:
     """Load a model with its heads and its tokenizer; raise an error where there is no vocabulary."""
     model, tokenizer = load_model(directory_or_name, seed=seed)
     if tokenizer is None:
@@ -295,7 +295,7 @@ def load_with_tokenizer(
     return model, tokenizer
 
 
-def check_vocabulary(tokenizer: BertTokenizer, config: BertConfig) -> None:
+def check_vocabulary(tokenizer: SubwordTokenizer, config: BertConfig) -> None:
     """An error where the tokenizer can give ids that the model has no vector for."""
     if tokenizer.vocabulary_size > config.vocabulary_size:
         raise ValueError(

@@ -16,7 +16,7 @@ from keras_bert.decoding.labels import choose_polarities
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.tasks.classification.aspect_files import read_aspects
 from keras_bert.tasks.classification.task import TextClassifier
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -48,7 +48,7 @@ class AspectClassifier(TextClassifier):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         labels: Sequence[str],
         kind: str = "single_label",

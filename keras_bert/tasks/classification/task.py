@@ -36,7 +36,7 @@ from keras_bert.model.heads import bert_model
 from keras_bert.tasks.base.class_labels import check_labels, check_not_constant, find_class, weigh_classes
 from keras_bert.tasks.base.saved_tasks import SETTINGS, read_settings
 from keras_bert.tasks.base.task import Task, load_with_tokenizer
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -78,7 +78,7 @@ class TextClassifier(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         labels: Sequence[str] | None,
         kind: str = "single_label",

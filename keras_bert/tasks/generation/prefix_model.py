@@ -13,7 +13,7 @@ from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model
 from keras_bert.model.weights import copy_weights
 from keras_bert.tasks.generation.cached_decoder import score_tokens
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 LOGITS = "mlm_logits"
 LOSSES, HITS = "target_losses", "target_hits"
@@ -41,7 +41,7 @@ def as_prefix_model(loaded: keras.Model, *, seed: int | None = None) -> keras.Mo
     return model
 
 
-def check_writer(model: keras.Model, tokenizer: BertTokenizer) -> None:
+def check_writer(model: keras.Model, tokenizer: SubwordTokenizer) -> None:
     """Raise an error if a model cannot generate text, or its vocabulary lacks a special token."""
     missing = [token for token in ("[SEP]", "[CLS]", "[PAD]") if token not in set(tokenizer.vocabulary)]
     if missing:

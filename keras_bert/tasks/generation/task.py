@@ -67,8 +67,8 @@ from keras_bert.tasks.generation.rows import GenerationData, Room, arrange_pairs
 from keras_bert.tasks.generation.sampling import Decoding, TextTokens
 from keras_bert.tasks.generation.token_writer import TokenWriter
 from keras_bert.tasks.generation.training import NextTokenLoss, pick_places, place_count, spoil_targets
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import TokenizedTexts
-from keras_bert.text.tokenizer import BertTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -110,7 +110,7 @@ class Seq2Seq(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         sequence_length: int | None = None,
         target_length: int | None = None,
@@ -156,7 +156,9 @@ class Seq2Seq(Task):
         return cls(as_prefix_model(loaded, seed=seed), tokenizer, fresh_heads=not has_head, **kwargs)
 
     @classmethod
-    def from_scratch(cls, config: BertConfig, tokenizer: BertTokenizer, *, seed: int = 0, **kwargs: Any) -> "Seq2Seq":
+    def from_scratch(
+        cls, config: BertConfig, tokenizer: SubwordTokenizer, *, seed: int = 0, **kwargs: Any
+    ) -> "Seq2Seq":
         """Make a task with random weights: for your own vocabulary (`learn_vocabulary`) and enough examples.
 
         Args:
@@ -268,7 +270,7 @@ class Seq2Seq(Task):
         return generation_report(
             written,
             [target or "" for target in data.rows.targets],
-            lowercase=self.tokenizer.lowercase,
+            lowercase=getattr(self.tokenizer, "lowercase", False),
             normalize=self._through_tokenizer,
             loss=score.details["val_loss"],
             notes=data.notes,

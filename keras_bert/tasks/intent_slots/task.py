@@ -30,7 +30,7 @@ from keras_bert.tasks.tagging.codec import TagCodec
 from keras_bert.tasks.tagging.rows import TaggedData, arrange_words, find_splitting, read_entities
 from keras_bert.tasks.tagging.schemes import convert_tags, describe_broken, make_tags
 from keras_bert.tasks.tagging.task import check_tag_count
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.words import SPLITTINGS, locate_words
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class IntentSlots(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         intents: Sequence[str],
         tags: Sequence[str],

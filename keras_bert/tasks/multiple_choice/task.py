@@ -26,8 +26,8 @@ from keras_bert.model.heads import bert_model
 from keras_bert.model.pooling import grouped_model
 from keras_bert.tasks.base.task import Task
 from keras_bert.tasks.multiple_choice.files import ChoiceRows, as_choices, is_question
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
-from keras_bert.text.tokenizer import BertTokenizer
 
 _OUTPUT, _CHOICES = "class_logits", "choice_logits"
 _ARCHITECTURE = "BertForMultipleChoice"
@@ -81,7 +81,7 @@ class MultipleChoice(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         sequence_length: int | None = None,
         fresh_heads: bool = False,

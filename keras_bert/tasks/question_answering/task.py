@@ -32,8 +32,8 @@ from keras_bert.tasks.question_answering.files import as_pairs, as_questions
 from keras_bert.tasks.question_answering.metrics import AnswerReport, answer_report
 from keras_bert.tasks.question_answering.questions import Question
 from keras_bert.tasks.question_answering.rows import PreparedQuestions, prepare_questions
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import TokenizedTexts
-from keras_bert.text.tokenizer import BertTokenizer
 
 _OUTPUT = "span_logits"
 _METRICS = ("f1", "exact_match")
@@ -94,7 +94,7 @@ class QuestionAnswerer(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         sequence_length: int | None = None,
         stride: int | None = None,

@@ -15,7 +15,7 @@ from keras_bert.tasks.relation.marked_text import MarkedText
 from keras_bert.text.tokenized_texts import FlatTokenizer, TokenizedTexts, tokenize_texts
 
 if TYPE_CHECKING:
-    from keras_bert.text.tokenizer import BertTokenizer
+    from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 Markers = tuple[str, str, str, str]
 
@@ -25,7 +25,7 @@ _SIGNS = tuple("¤§¶†‡~^|@#$*+=<>")
 SPECIAL_TOKENS = 6  # [CLS], [SEP] and four markers
 
 
-def choose_markers(tokenizer: "BertTokenizer") -> Markers:
+def choose_markers(tokenizer: "SubwordTokenizer") -> Markers:
     """Choose four marker tokens: before and after the first entity, before and after the second.
 
     Unused tokens of the vocabulary if it has four; otherwise rare characters, which then are unknown in texts.

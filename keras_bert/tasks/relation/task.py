@@ -25,8 +25,8 @@ from keras_bert.tasks.relation.files import as_relation_rows, marked_or_error
 from keras_bert.tasks.relation.marked_text import MarkedText, is_marked_form
 from keras_bert.tasks.relation.metrics import NEGATIVE, RelationReport, relation_report
 from keras_bert.tasks.relation.rows import SPECIAL_TOKENS, choose_markers, pack_marked
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import TokenizedTexts
-from keras_bert.text.tokenizer import BertTokenizer
 
 _OUTPUT, _STATES = "relation_logits", "relation_states"
 
@@ -61,7 +61,7 @@ class RelationClassifier(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         labels: Sequence[str],
         markers: Sequence[str] | None = None,

@@ -31,7 +31,7 @@ from keras_bert.tasks.base.task import Task, is_pair_of_xy
 from keras_bert.tasks.similarity.files import SentenceGroups, as_sentence_groups
 from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
 from keras_bert.tasks.similarity.pooling import OUTPUT, check_pooling, embedding_model
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -67,7 +67,7 @@ class SentenceEmbedder(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         pooling: str = "mean",
         normalize: bool = True,
@@ -350,7 +350,7 @@ class SentenceEmbedder(Task):
         return cls(model, tokenizer, **settings)
 
 
-def _load(directory: str | os.PathLike[str], pooling: str, seed: int | None) -> tuple[keras.Model, BertTokenizer]:
+def _load(directory: str | os.PathLike[str], pooling: str, seed: int | None) -> tuple[keras.Model, SubwordTokenizer]:
     with warnings.catch_warnings():
         if pooling != "pooler":  # a missing pooler does not matter
             warnings.filterwarnings("ignore", message=".*has no pooler")

@@ -29,7 +29,7 @@ from keras_bert.tasks.tagging.files import TaggedExample, TaggedRows, as_tagged_
 from keras_bert.tasks.tagging.metrics import EntityReport, count_entities, entity_report
 from keras_bert.tasks.tagging.rows import TaggedData, arrange_words, find_splitting, read_entities
 from keras_bert.tasks.tagging.schemes import describe_broken, make_tags
-from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.words import SPLITTINGS, locate_words
 
 _OUTPUT, _CHAIN, _TRANSITIONS = "token_logits", "tag_potentials", "transitions"
@@ -69,7 +69,7 @@ class EntityTagger(Task):
     def __init__(
         self,
         model: keras.Model,
-        tokenizer: BertTokenizer,
+        tokenizer: SubwordTokenizer,
         *,
         labels: Sequence[str],
         head: str = "softmax",
