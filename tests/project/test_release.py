@@ -107,6 +107,13 @@ def _import_beam():
     importlib.import_module("keras_bert.pretraining.corpus.beam")
 
 
+def _compile_for(chips):
+    from keras_bert.training.ahead_of_time import target_shardings
+    from keras_bert.training.chips import read_target
+
+    target_shardings(read_target(chips))
+
+
 def _call(module, name, *arguments):
     return lambda: getattr(importlib.import_module(module), name)(*arguments)
 
@@ -122,6 +129,8 @@ EXTRA_CALLS = {
     ("plots", "matplotlib"): _call("keras_bert.visualize.view", "new_figure", 3, 3, "title"),
     ("quantize", "tensorflow_model_optimization"): _call("export.quantization.tfmot", "load_tfmot"),
     ("beam", "apache_beam"): _import_beam,
+    ("aot", "libtpu"): lambda: _compile_for("v5e"),
+    ("aot-gpu", "jax_cuda12_plugin"): lambda: _compile_for("t4"),
     ("completion", "shtab"): _call("keras_bert.cli.commands.completion", "completion_script", None, "bash"),
 }
 
