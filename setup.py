@@ -48,6 +48,16 @@ EXTRAS = {
     "tune": ["keras-tuner>=1.4.8"],
     # Trains for quantization, and prunes. setuptools brings the distutils that newer Pythons lack.
     "quantize": ["tensorflow-model-optimization>=0.8", "tf-keras>=2.21,<2.22", "setuptools"],
+    # Compile training steps for accelerators that are not there (`--compile-for`): TPUs, and NVIDIA GPUs.
+    "aot": ["jax>=0.10", "libtpu>=0.0.42"],
+    "aot-gpu": [
+        "jax-cuda12-plugin>=0.10",
+        "jax-cuda12-pjrt>=0.10",
+        "nvidia-cuda-nvcc-cu12>=12.8",
+        "nvidia-cuda-runtime-cu12>=12.8",
+        "nvidia-cuda-cupti-cu12>=12.8",
+        "nvidia-nvjitlink-cu12>=12.8",
+    ],
     # Makes pretraining examples on a cluster. It wants an older protobuf than the newest TensorFlow brings along.
     "beam": ["apache-beam>=2.60", "protobuf<7"],
     # Writes the script by which a shell completes `keras-bert`.

@@ -3,22 +3,24 @@
     python benchmarks/training_parity.py --steps 40                             # about 6 minutes on one core
     python benchmarks/training_parity.py --steps 20 --epsilon 1e-6              # what a larger epsilon does
 
-MiniLM learns the intents and slots of the bundled assistant commands, by our optimizer and by PyTorch's AdamW, from the
-same weights, heads included, on the same batches with the same schedule: once without dropout, where both should do the
-same, and once with it, where both should do as well. Prints the mean loss of every ten steps and that of commands that
-neither has seen.
+MiniLM learns the intents and slots of the bundled assistant commands, by our optimizer on TensorFlow and on JAX (in a
+process of its own) and by PyTorch's AdamW, from the same weights, heads included, on the same batches with the same
+schedule: once without dropout, where all should do the same, and once with it, where all should do as well. Prints the
+mean loss of every ten steps and that of commands that none has seen.
 """
 
 import argparse
+import json
 import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import keras
 import numpy as np
-import torch
-import transformers
-from intent_slots import joint_bert
-from peer_training import _IGNORED, _INPUTS
 
 import keras_bert
 from keras_bert.checkpoint.hub import find_directory
@@ -50,28 +52,72 @@ def read():
     return task, batches(commands, 3), batches(keras_bert.load_assistant("validation"), 1)
 
 
-def train_ours(task, batches, dropout, steps, epsilon):
-    """The losses of the steps, the model, and how to measure it."""
+def train_ours(task, batches, dropout, steps, epsilon, heads=None):
+    """The losses of the steps, how to measure the model, and its first heads."""
     rates = dict.fromkeys(("dropout", "attention_dropout", "classifier_dropout"), dropout)
     model = TrainingModel.from_model(fresh_model(task, Recipe(learning_rate=RATE, **rates), 0, None))
-    heads = {name: [to_numpy(weight) for weight in model.get_layer(layer).weights] for name, layer in HEADS.items()}
+    if heads is None:
+        heads = {name: [to_numpy(weight) for weight in model.get_layer(layer).weights] for name, layer in HEADS.items()}
+    for name, layer in HEADS.items():
+        model.get_layer(layer).set_weights(heads[name])
     optimizer = finetuning_optimizer(RATE, 2 * steps)
     optimizer.epsilon = epsilon or optimizer.epsilon
-    model.compile(optimizer, loss=task.losses(), jit_compile=False)
+    model.compile(optimizer, loss=task.losses(), jit_compile=keras.backend.backend() == "jax")
     losses = []
-    for inputs, labels, weights in batches[:steps]:
+    for inputs, labels, weights in (as_numpy(batch) for batch in batches[:steps]):
         model.reset_metrics()
         losses.append(float(model.train_on_batch(inputs, labels, sample_weight=weights, return_dict=True)["loss"]))
 
-    def measure(inputs, labels, weights):
+    def measure(*batch):
+        inputs, labels, weights = as_numpy(batch)
         outputs = model(inputs, training=False)
         return sum(float(loss(labels[name], outputs[name], weights[name])) for name, loss in task.losses().items())
 
     return losses, measure, heads
 
 
+def as_numpy(batch):
+    """A batch for either backend."""
+    return keras.tree.map_structure(lambda tensor: tensor.numpy(), batch)
+
+
+def train_on_jax(dropout, steps, epsilon, heads):
+    """The same by our optimizer on JAX, in a process of its own; gives the losses and the mean of unseen commands."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "heads.npz"
+        np.savez(path, **{f"{name} {index}": part for name, parts in heads.items() for index, part in enumerate(parts)})
+        command = [
+            sys.executable,
+            __file__,
+            "--steps",
+            str(steps),
+            "--from-heads",
+            str(path),
+            "--dropout",
+            str(dropout),
+        ]
+        command += [] if epsilon is None else ["--epsilon", str(epsilon)]
+        environment = {**os.environ, "KERAS_BACKEND": "jax"}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def answer_on_jax(arguments):
+    """What `train_on_jax` asks for."""
+    with np.load(arguments.from_heads) as file:
+        heads = {name: [file[f"{name} {index}"] for index in (0, 1)] for name in HEADS}
+    task, train, check = read()
+    losses, measure, _ = train_ours(task, train, arguments.dropout, arguments.steps, arguments.epsilon, heads)
+    print(json.dumps([losses, float(np.mean([measure(*batch) for batch in check]))]))
+
+
 def train_torch(task, batches, dropout, steps, heads):
     """The same by PyTorch, from the same heads."""
+    import torch
+    import transformers
+    from intent_slots import joint_bert
+    from peer_training import _IGNORED, _INPUTS
+
     torch.manual_seed(0)
     model, run = joint_bert(find_directory(MODEL), {name: len(bias) for name, (_, bias) in heads.items()})
     with torch.no_grad():
@@ -112,7 +158,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--epsilon", type=float, help="of our optimizer, instead of its own")
+    parser.add_argument("--from-heads", help=argparse.SUPPRESS)
+    parser.add_argument("--dropout", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--without-torch", action="store_true", help="TensorFlow and JAX only")
     arguments = parser.parse_args()
+    if arguments.from_heads:
+        answer_on_jax(arguments)
+        return
     keras_bert.keep_freed_memory()
     task, train, check = read()
     parts = range(0, arguments.steps, EVERY)
@@ -120,11 +172,13 @@ def main():
     print("|---" * (len(parts) + 3) + "|")
     for dropout in (0.0, 0.1):
         losses, measure, heads = train_ours(task, train, dropout, arguments.steps, arguments.epsilon)
-        rows = {"ours": (losses, measure)}
-        rows["PyTorch"] = train_torch(task, train, dropout, arguments.steps, heads)
-        for name, (losses, measure) in rows.items():
-            means = [np.mean(losses[part : part + EVERY]) for part in parts]
-            values = [*means, np.mean([measure(*batch) for batch in check])]
+        rows = {"TensorFlow": (losses, np.mean([measure(*batch) for batch in check]))}
+        rows["JAX"] = train_on_jax(dropout, arguments.steps, arguments.epsilon, heads)
+        if not arguments.without_torch:
+            losses, measure = train_torch(task, train, dropout, arguments.steps, heads)
+            rows["PyTorch"] = losses, np.mean([measure(*batch) for batch in check])
+        for name, (losses, unseen) in rows.items():
+            values = [*(np.mean(losses[part : part + EVERY]) for part in parts), unseen]
             print(f"| {dropout} | {name} | " + " | ".join(f"{value:.4f}" for value in values) + " |", flush=True)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from export.compression.importance import PartStatistics, part_importance
 from export.tasks.base.measuring import measure, prepare
+from export.tasks.base.tensorflow_process import on_tensorflow
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.model.weights import to_numpy
 from keras_bert.tasks.base.task import Task
@@ -66,6 +67,7 @@ def describe_cost(report: Any) -> str:
     )
 
 
+@on_tensorflow()
 def remove_heads(
     task: Task,
     x: Any,
@@ -107,6 +109,7 @@ def remove_heads(
     return smaller, _reported("heads", ready, smaller, data, kept, found.importance, metric, verbose)
 
 
+@on_tensorflow()
 def remove_neurons(
     task: Task,
     x: Any,

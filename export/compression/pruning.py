@@ -21,6 +21,7 @@ from export.distillation.losses import DistillationLoss
 from export.distillation.training import distill
 from export.quantization.tfmot import load_tfmot
 from export.tasks.base.teacher_labels import label_texts
+from export.tasks.base.tensorflow_process import on_tensorflow
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.layerwise_adamw import layer_depth
 from keras_bert.finetuning.recipes import Recipe, find_recipe
@@ -64,6 +65,7 @@ class PruneReport:
         )
 
 
+@on_tensorflow()
 def prune(
     task: Task,
     x: Any,

@@ -19,6 +19,7 @@ from export.search.proposals import list_candidates
 from export.search.run import Search
 from export.search.trials import choose
 from export.serving.tasks import find_served
+from export.tasks.base.tensorflow_process import on_tensorflow
 from export.verification.parity import VerificationError
 from keras_bert.system.directory_claim import claimed
 from keras_bert.tasks.base.saved_tasks import load_task
@@ -27,6 +28,7 @@ from keras_bert.tasks.base.task import Task
 WORK = ".work"
 
 
+@on_tensorflow()
 def deploy(
     model: Task | str | os.PathLike[str],
     directory: str | os.PathLike[str],

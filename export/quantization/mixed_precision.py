@@ -22,6 +22,7 @@ from export.quantization.statistics import token_rows
 from export.recipes import RECIPES, Recipe, find_recipe
 from export.tasks.base.inputs import read_examples, task_reader
 from export.tasks.base.registry import find_export
+from export.tasks.base.tensorflow_process import on_tensorflow
 from export.verification.parity import relative_error
 from keras_bert.model.weights import copy_weights
 from keras_bert.system.progress import hides_bar
@@ -82,6 +83,7 @@ class MeasuredRecipe(Recipe):
         return "\n".join(lines + ([f"  … {len(rest) - 3} more"] if len(rest) > 3 else []))
 
 
+@on_tensorflow()
 def choose_precision(
     task: Task,
     data: Any,

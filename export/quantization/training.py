@@ -21,6 +21,7 @@ from export.quantization.matrices import dense_layers
 from export.quantization.rounding import SMALLEST_TABLE, round_rows, row_scales
 from export.quantization.statistics import MAX_ROWS, token_rows
 from export.recipes import Recipe, find_recipe
+from export.tasks.base.tensorflow_process import on_tensorflow
 from keras_bert.finetuning.recipes import Recipe as TrainingRecipe
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.encoder import encoder_config
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from export.quantization.plan import QuantizationPlan
 
 
+@on_tensorflow(trains="task")
 def train_quantized(
     task: Task,
     x: Any,

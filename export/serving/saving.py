@@ -24,7 +24,7 @@ from export.serving.rows import row_errors
 from export.serving.signatures import Signature, build_signatures
 from export.serving.tasks import expect, find_served
 from export.tasks.base.definition import PREDICT
-from export.tasks.base.float_model import check_backend
+from export.tasks.base.tensorflow_process import on_tensorflow
 from keras_bert.system.atomic_files import sync, temporary_directory, write_whole
 from keras_bert.tasks.base.task import Task
 from keras_bert.text.packing import pack
@@ -34,6 +34,7 @@ BATCH_SIZES = (1, 2, 4, 8, 16, 32)
 _TOLERANCES = {"float32": 1e-4, "bfloat16": 5e-2}
 
 
+@on_tensorflow()
 def save_serving(
     task_model: Task,
     directory: str | os.PathLike[str],
@@ -118,7 +119,6 @@ def save_serving(
 
 def _choose_forms(task: Any, inputs: str | None) -> tuple[str, ...]:
     forms = find_served(task).forms
-    check_backend("a SavedModel")
     if inputs is None:
         known = getattr(task, "pairs", None)  # a classifier takes only what it was trained on
         return forms if known is None else ("pairs" if known else "texts",)

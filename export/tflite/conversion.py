@@ -22,8 +22,9 @@ from export.quantization.learned_scales import learned_ranges
 from export.quantization.matrices import name_matrices
 from export.quantization.statistics import collect_statistics
 from export.recipes import Recipe, find_recipe
-from export.tasks.base.float_model import check_backend, in_float32
+from export.tasks.base.float_model import in_float32
 from export.tasks.base.registry import find_export
+from export.tasks.base.tensorflow_process import on_tensorflow
 from export.tflite.calibration_data import calibration_rows
 from export.tflite.conversion_check import check_conversion
 from export.tflite.float_graph import FloatGraph, float_file, model_and_lengths
@@ -52,6 +53,7 @@ class Artifact:
         return f"{self.path}  {self.recipe}  {lengths}  {self.num_bytes / 1e6:.1f} MB"
 
 
+@on_tensorflow()
 def convert(
     task_or_model: Task | keras.Model,
     path: str | Path,
@@ -94,7 +96,6 @@ def convert(
         model.tflite  dynamic_int8  lengths 32/128  23.4 MB
     """
     recipe, path = find_recipe(recipe), Path(path).expanduser()
-    check_backend("a TFLite file")
     task_or_model = in_float32(task_or_model)
     if isinstance(task_or_model, Task) and find_export(task_or_model.name).writes:
         options = {"lengths": lengths, "num_beams": num_beams, "check": check}

@@ -23,6 +23,7 @@ from export.tasks.base.examples import Examples
 from export.tasks.base.inputs import read_examples, task_reader
 from export.tasks.base.reader import Reader
 from export.tasks.base.registry import find_export
+from export.tasks.base.tensorflow_process import on_tensorflow
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.tasks.base.task import Task
 
@@ -136,6 +137,7 @@ class ParityReport:
         return {**asdict(self), "path": self.path.name}
 
 
+@on_tensorflow()
 def verify(
     task: Task,
     file: Any,

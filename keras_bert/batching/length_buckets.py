@@ -45,6 +45,7 @@ def bucketed_batches(
     sample_weights: Any = None,
     drop_remainder: bool = False,
     fill_last: bool = False,
+    padded_to: Sequence[int] | None = None,
 ) -> tf.data.Dataset:
     """Make batches of rows of similar length for `fit`, with every row once in an epoch.
 
@@ -64,6 +65,7 @@ def bucketed_batches(
         drop_remainder: Whether to leave out a last batch that is not full. Each epoch leaves out different rows.
         fill_last: Whether to fill the last batch with rows of weight 0. There are then always weights; with
             `weighted_metrics` and a loss with `reduction="mean_with_sample_weight"` the results do not change.
+        padded_to: Fewer, larger widths to pad the same batches to, where each shape is expensive to compile.
 
     Returns:
         A dataset of `(inputs, labels)` or `(inputs, labels, weights)`; the inputs are `token_ids`, `segment_ids`,
@@ -94,6 +96,9 @@ def bucketed_batches(
         for number in range(epoch, epoch + epochs)
     ]
     rows, widths = (np.concatenate(parts) for parts in zip(*plans, strict=True))
+    if padded_to is not None:
+        wider = _check(tokenized, batch_size, padded_to)
+        widths = wider[np.searchsorted(wider, np.minimum(widths, wider[-1]))]
     full = drop_remainder or fill_last or len(tokenized) % batch_size == 0
     return _make_batches(tokenized, rows, widths, columns, fill_last, full)
 

@@ -9,6 +9,9 @@ one text of every stratum. Every second stratum is assigned at random. In the ot
 that is the shortest so far, which makes all batches about equally long. Within a batch, the longest text goes first,
 each into the fullest row that still has space.
 
+Several devices divide a batch: with `parts`, each part of the rows has the texts of one part of the batch, and its own
+share of the longest texts.
+
 An example may be a group of texts (two sentences and their similarity, a question with four choices). With `group`, the
 texts of a group stay in one batch, in their order, and batches are balanced by the length of whole groups.
 """
@@ -40,7 +43,7 @@ class PackedShape:
 
 
 def packed_shape(
-    lengths: Sequence[int] | np.ndarray, *, batch_size: int, hidden_dim: int = 768, group: int = 1
+    lengths: Sequence[int] | np.ndarray, *, batch_size: int, hidden_dim: int = 768, group: int = 1, parts: int = 1
 ) -> PackedShape:
     """Choose the cheapest shape for batches of `batch_size` of these texts.
 
@@ -53,15 +56,17 @@ def packed_shape(
         hidden_dim: The width of the encoder. The wider it is, the smaller is attention's share of the cost, which grows
             with the width of a row.
         group: How many texts, one after the other, are a group.
+        parts: How many devices divide a batch; they get equal numbers of rows.
 
     Example:
         >>> packed_shape([16] * 60 + [32] * 4, batch_size=32)
         PackedShape(rows=17, width=32)
     """
     lengths = np.asarray(lengths)
-    _check_sizes(lengths.size, batch_size, group)
+    _check_sizes(lengths.size, batch_size, group, parts)
     members = _balanced_batches(_group_lengths(lengths, group), batch_size, np.random.default_rng(0))
-    sizes = _sizes(lengths, _texts_of(members[:512], group))
+    sizes = _sizes(lengths, _texts_of(_divided(members[:512], parts), group))
+    batch_size //= parts
     longest, tokens = _round_up(int(lengths.max()), 4), sizes.sum(axis=1)
 
     def cost(rows: Any, width: float) -> Any:
@@ -81,7 +86,7 @@ def packed_shape(
             shape = PackedShape(rows, width)
             best, least = min((best, least), (shape, mean_cost(shape)), key=lambda pair: pair[1])
             width += 4
-    return best
+    return PackedShape(parts * best.rows, best.width)
 
 
 # === Batches ===
@@ -98,6 +103,7 @@ def packed_batches(
     epochs: int = 1,
     sample_weights: Any = None,
     group: int = 1,
+    parts: int = 1,
 ) -> tf.data.Dataset:
     """Make batches of shared rows for `fit`, with every text once in an epoch.
 
@@ -116,6 +122,7 @@ def packed_batches(
         epochs: The number of epochs in the dataset.
         sample_weights: The weight of each text, or of each group.
         group: G, how many texts, one after the other, are a group.
+        parts: How many devices divide a batch: the first R / parts rows have the first B / parts examples, and so on.
 
     Returns:
         A dataset of `(inputs, labels, weights)`. The inputs are `token_ids`, `segment_ids`, `padding_mask` (0, or the
@@ -132,7 +139,11 @@ def packed_batches(
         ([[2, 5, 4, 5, 3, 2, 4, 3]], [0, 5], [1, 0])
     """
     lengths = tokenized.lengths
-    _check_sizes(len(tokenized), batch_size, group)
+    _check_sizes(len(tokenized), batch_size, group, parts)
+    if shape.rows % parts:
+        raise ValueError(
+            f"The shape has {shape.rows} rows for parts={parts}; take it from packed_shape(…, parts={parts})."
+        )
     if lengths.max() > shape.width:
         raise ValueError(
             f"A text has {lengths.max()} tokens, but a row has {shape.width}; take the shape from packed_shape."
@@ -149,12 +160,19 @@ def packed_batches(
         raise ValueError(f"group={group}: expected one label per group, but got labels of tokens; use group=1.")
     if any(part.chained for part in by_token):
         raise ValueError("Chained labels need a row for each text; use bucketed_batches.")
-    plans = [_plan_epoch(lengths, batch_size, shape, seed, number, group) for number in range(epoch, epoch + epochs)]
+    plans = [
+        _plan_epoch(lengths, batch_size, shape, seed, number, group, parts) for number in range(epoch, epoch + epochs)
+    ]
     members, starts, rows = (np.concatenate(parts) for parts in zip(*plans, strict=True))
     return _make_batches(tokenized, members, starts, rows, shape.width, columns, group)
 
 
-def _check_sizes(texts: int, batch_size: int, group: int) -> None:
+def _check_sizes(texts: int, batch_size: int, group: int, parts: int = 1) -> None:
+    if parts < 1 or batch_size % parts:
+        raise ValueError(
+            f"batch_size={batch_size} does not divide among {parts} devices; use a multiple of {parts}, such as "
+            f"{max(1, batch_size // max(parts, 1)) * parts}."
+        )
     if not texts or batch_size < 1:
         raise ValueError(f"There are {texts} texts and batch_size={batch_size}: expected at least 1 of both.")
     if group < 1 or texts % group:
@@ -172,14 +190,24 @@ def _texts_of(members: np.ndarray, group: int) -> np.ndarray:
 
 
 def _plan_epoch(
-    lengths: np.ndarray, batch_size: int, shape: PackedShape, seed: int, epoch: int, group: int
+    lengths: np.ndarray, batch_size: int, shape: PackedShape, seed: int, epoch: int, group: int, parts: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the texts of each batch `[N, B * G]`, −1 for none; where they begin, the same shape; the rows `[N]`."""
     random = np.random.default_rng((seed, epoch))
     members = random.permutation(_balanced_batches(_group_lengths(lengths, group), batch_size, random))
-    members = _texts_of(members, group)
-    starts, rows = _place(_sizes(lengths, members), shape)
-    return members, starts, _rows_given(rows, shape)
+    members = _texts_of(_divided(members, parts), group)  # [N * parts, B / parts * G]
+    part = PackedShape(shape.rows // parts, shape.width)
+    starts, needed = _place(_sizes(lengths, members), part)
+    rows = _rows_given(needed.reshape(-1, parts).max(axis=1), part)  # [N], of each part
+    starts = starts.reshape(len(rows), parts, -1) + (rows[:, None] * np.arange(parts) * shape.width)[:, :, None]
+    return members.reshape(len(rows), -1), starts.reshape(len(rows), -1), parts * rows
+
+
+def _divided(members: np.ndarray, parts: int) -> np.ndarray:
+    """Divide the examples of batches, the longest first, `[N, B]`, evenly among parts: `[N * parts, B / parts]`."""
+    turns = np.arange(members.shape[1]).reshape(-1, parts)
+    turns[1::2] = turns[1::2, ::-1]  # the part that chose last chooses first
+    return members[:, turns.T].reshape(-1, len(turns))
 
 
 def _rows_given(needed: np.ndarray, shape: PackedShape) -> np.ndarray:

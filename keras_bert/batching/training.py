@@ -3,13 +3,15 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_bert.batching.length_buckets import bucketed_batches
 from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.batching.replicas import replica_count
 from keras_bert.batching.shared_rows import packed_batches, packed_shape
-from keras_bert.batching.widths import bucket_boundaries
+from keras_bert.batching.widths import bucket_boundaries, few_widths
 
 
 def training_batches(
@@ -36,18 +38,26 @@ def training_batches(
     tokenized = data.tokenized if table is None else data.tokenized.renumbered(table)
     options: dict[str, Any] = {"batch_size": batch_size, "sample_weights": data.weights}
     group = data.texts_per_example
+    parts = replica_count()
+    if keras.backend.backend() == "jax" and batch_size % parts:
+        raise ValueError(f"batch_size={batch_size} does not divide among {parts} devices; use a multiple of {parts}.")
     if packed:
-        shape = packed_shape(tokenized.lengths, batch_size=batch_size, hidden_dim=hidden_dim, group=group)
+        sizes = {"batch_size": batch_size, "hidden_dim": hidden_dim, "group": group, "parts": parts}
+        shape = packed_shape(tokenized.lengths, **sizes)
     else:
         widths = bucket_boundaries(tokenized.lengths, sequence_length=sequence_length)
+        few = None
+        if keras.backend.backend() == "jax":  # the same batches as on TensorFlow, in fewer shapes
+            few = few_widths(tokenized.lengths, sequence_length=sequence_length)
 
     def batches(seed: int | None, epoch: int, epochs: int) -> tf.data.Dataset:
         order = {"epoch": epoch, "epochs": epochs, **options}
         if packed:
             if seed is None:
                 raise ValueError("seed=None: expected a number, because texts share rows at random; pass a seed.")
-            return packed_batches(tokenized, targets, shape=shape, seed=seed, group=group, **order)
+            return packed_batches(tokenized, targets, shape=shape, seed=seed, group=group, parts=parts, **order)
         # With a full last batch XLA has one shape less to compile.
-        return bucketed_batches(tokenized, targets, boundaries=widths, shuffle_seed=seed, fill_last=True, **order)
+        order |= {"fill_last": True, "padded_to": few}
+        return bucketed_batches(tokenized, targets, boundaries=widths, shuffle_seed=seed, **order)
 
     return batches, -(-len(tokenized) // (group * batch_size))

@@ -4,6 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+# Below it, a step costs as much as at it on an accelerator.
+_SMALLEST_WIDTH = 16
+
 
 def bucket_boundaries(
     lengths: Sequence[int] | np.ndarray,
@@ -48,6 +51,18 @@ def bucket_boundaries(
         chosen.append(int(widths[last - 1]))
         last = choice[buckets][last]
     return tuple(reversed(chosen))
+
+
+def few_widths(lengths: Sequence[int] | np.ndarray, *, sequence_length: int) -> tuple[int, ...]:
+    """Choose at most two widths for these lengths, powers of two or `sequence_length`, for programs that JAX compiles.
+
+    Example:
+        >>> few_widths([5, 6, 7, 30, 31, 61], sequence_length=128)
+        (32, 64)
+    """
+    lengths = np.minimum(np.asarray(lengths), sequence_length)
+    rounded = 2 ** np.ceil(np.log2(np.maximum(lengths, _SMALLEST_WIDTH))).astype(int)
+    return bucket_boundaries(rounded, sequence_length=sequence_length, count=2)
 
 
 def _cheapest_widths(widths: np.ndarray, rows_before: np.ndarray, count: int) -> tuple[np.ndarray, list[np.ndarray]]:

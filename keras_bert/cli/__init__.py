@@ -23,6 +23,7 @@ from typing import TextIO
 from keras_bert.cli.help_page import FrontPage
 from keras_bert.cli.imports import import_tasks, read_imports
 from keras_bert.cli.output import as_table
+from keras_bert.system.accelerators import choose_backend, find_accelerator
 from keras_bert.system.quiet_tensorflow import quiet_tensorflow
 
 COMMANDS = (
@@ -52,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         ```
     """
     words = sys.argv[1:] if argv is None else argv
+    _use_tpu()
     debug = "--debug" in words
     try:
         with warnings.catch_warnings():
@@ -66,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
                 parser.print_help(sys.stderr)
                 return 2
             arguments = parser.parse_args(words)
-            debug = arguments.debug
+            debug, arguments.words = arguments.debug, words
             # With --json, other output goes to stderr: stdout has only the line that a script reads.
             aside = contextlib.redirect_stdout(sys.stderr) if arguments.json else contextlib.nullcontext()
             with aside:
@@ -105,6 +107,15 @@ def make_parser() -> FrontPage:
     for entry in sorted(entry_points(group="keras_bert.commands"), key=lambda entry: entry.name):
         entry.load().add(parser.commands)
     return parser
+
+
+def _use_tpu() -> None:
+    """Let Keras run on JAX where the machine has a TPU, unless a backend is chosen or loaded already."""
+    accelerator = find_accelerator()
+    if accelerator is None or "keras" in sys.modules or choose_backend(os.environ, accelerator) is None:
+        return
+    os.environ["KERAS_BACKEND"] = "jax"
+    print(f"keras-bert: note: there is a TPU ({accelerator.evidence}), so Keras runs on JAX", file=sys.stderr)
 
 
 def _describe(error: Exception) -> str:

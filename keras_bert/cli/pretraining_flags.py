@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from keras_bert.cli.ahead import HELP
+
 _TEACHER_LOSSES = ("hidden", "sentence", "relations", "mlm")
 INITIAL = ("neighbours", "random")
 SIZES = ("tiny", "mini", "small", "medium", "base", "large")
@@ -112,6 +114,7 @@ def add_machine_arguments(group: Any) -> None:
     group.add_argument("--accumulation", type=int, default=1, help="parts of a batch, to save memory")
     group.add_argument("--precision", default="auto", help="a dtype policy; auto: half precision on GPUs and TPUs")
     group.add_argument("--strategy", default="auto", help="which devices (default: %(default)s)")
+    group.add_argument("--compile-for", metavar="CHIPS", help=HELP)
     group.add_argument("--service", metavar="ADDRESS", help="a tf.data service that reads, for several machines")
 
 

@@ -46,7 +46,7 @@ def train_heads(
         return  # such as a model of sentence vectors
     with _heads_alone(model):
         heads = TrainingModel.from_model(model)  # a copy, so that compiling does not change the model
-        heads.compile(finetuning_optimizer(_RATE, steps), loss=loss, jit_compile=False)
+        heads.compile(finetuning_optimizer(_RATE, steps), loss=loss, jit_compile=keras.backend.backend() == "jax")
         heads.fit(batches, steps_per_epoch=steps, epochs=1, shuffle=False, verbose=fit_verbosity(verbose))
 
 

@@ -29,10 +29,11 @@ from keras_bert.model.weights import to_numpy
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.system.directory_claim import claims_its_directory
 from keras_bert.system.progress import fit_verbosity
+from keras_bert.training.device_sets import warn_of_unused_accelerator
 from keras_bert.training.resume import SaveState, restore_state
 from keras_bert.training.training_model import TrainingModel
 
-# XLA takes some seconds to compile a step, which only pays off after many steps.
+# XLA takes some seconds to compile a step, which only pays off after many steps. JAX is too slow without it.
 _STEPS_THAT_PAY_FOR_XLA = 150
 
 
@@ -85,6 +86,7 @@ def finetune(
         ```
     """
     verbose = fit_verbosity(verbose)
+    warn_of_unused_accelerator()
     recipe = recipe.for_width(768)  # tasks have already set the rate for their width; the default is BERT-base's
     runs: list[Run] = []
     learned: list[RunWeights] = []
@@ -160,7 +162,7 @@ class _Trial:
             pretrained_decay=recipe.pretrained_decay,
         )
         optimizer.build(self.model.trainable_variables)
-        self.model.compile(optimizer, loss=loss, jit_compile=self.steps >= _STEPS_THAT_PAY_FOR_XLA)
+        self.model.compile(optimizer, loss=loss, jit_compile=_pays_for_xla(self.steps))
         self.keeper = KeepBest(measure, metric=metric, patience=recipe.patience)
 
     def train(self, state: tuple[Path, dict[str, Any]] | None, verbose: int) -> tuple[Run, bool]:
@@ -235,6 +237,10 @@ class _Trial:
         # The last evaluation period may go beyond the last step, and `fit` must have enough batches for it.
         last = -(-(self.steps + self.every) // self.steps_per_epoch)
         return self.batches(self.seed, first, last - first + 1).skip(skip)
+
+
+def _pays_for_xla(steps: int) -> bool:
+    return keras.backend.backend() == "jax" or steps >= _STEPS_THAT_PAY_FOR_XLA
 
 
 def _read_result(place: Path) -> Run | None:

@@ -19,11 +19,19 @@ Shape = tuple[int | None, ...]
 def token_embedding(
     config: BertConfig, *, seed: int | None = None, name: str = "token_embedding"
 ) -> keras.layers.ReversibleEmbedding:
-    """Return the table of token vectors. Called with `reverse=True`, it scores vectors against the table (MLM)."""
+    """Return the table of token vectors. Called with `reverse=True`, it scores vectors against the table (MLM).
+
+    In mixed precision, vectors are looked up in full precision: the gradient of a row is a sum over all places of its
+    token, thousands for `[CLS]` or `[MASK]`, in which half precision would lose most of them. Scores are computed in
+    half precision.
+    """
+    policy = keras.config.dtype_policy()
     return keras.layers.ReversibleEmbedding(
         config.vocabulary_size,
         config.table_dim,
         embeddings_initializer=initializer(config.initializer_range, seed),
+        reverse_dtype=None if policy.compute_dtype == policy.variable_dtype else policy.compute_dtype,
+        dtype=policy.variable_dtype,
         name=name,
     )
 
@@ -82,13 +90,14 @@ class BertEmbeddings(keras.layers.Layer):
             shape=(self.config.num_positions, self.config.table_dim),
             initializer=_sinusoid if sinusoidal else self._position_initializer,
             trainable=not sinusoidal,
+            autocast=False,  # for gradients in full precision, as those of tokens and, in Keras' layer, of segments
         )
 
     def call(self, token_vectors: Any, segment_ids: Any, position_ids: Any = None, training: bool | None = None) -> Any:
         packed = position_ids is not None
         positions = ops.take(self.position_rows(), position_ids, axis=0) if packed else self._positions(token_vectors)
         x = token_vectors if self.segment is None else token_vectors + self.segment_vectors(segment_ids)
-        x = x + positions
+        x = x + ops.cast(positions, self.compute_dtype)
         x = self.dropout(self.norm(x), training=training)
         return x if self.projection is None else self.projection(x)
 

@@ -10,10 +10,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_bert.batching.datasets import prompt
+from keras_bert.batching.datasets import filled_batches, prompt
 from keras_bert.model.config import BertConfig
 from keras_bert.pretraining.corpus.manifest import load_manifest
 from keras_bert.pretraining.corpus.reading import read_examples
@@ -83,7 +84,8 @@ def validation_batches(
 
     Args:
         examples, config, tokenizer, plan: As for `training_batches`.
-        replicas: What a batch must divide by. Over 1, what does not fill a last batch is left out.
+        replicas: What a batch must divide by. Over 1, and on JAX, which would compile for another shape, a last batch
+            that is not full gets rows that count nothing.
 
     Example:
         ```python
@@ -92,12 +94,15 @@ def validation_batches(
     """
     manifest = load_manifest(os.fspath(examples))
     count = manifest.tokens // manifest.settings.sequence_length if plan.packed else manifest.examples  # at least
-    batch_size = min(plan.batch_size, count // replicas * replicas)
-    if not batch_size:
-        raise ValueError(f"{examples} fills {count} rows, too few for {replicas} devices; validate on more text.")
-    rows = _rows(examples, config, tokenizer, plan, batch_size, drop_remainder=replicas > 1, shuffle=False)
+    if not count:
+        raise ValueError(f"{examples} fills no row; validate on more text.")
+    batch_size = min(plan.batch_size, -(-count // replicas) * replicas)
+    rows = _rows(examples, config, tokenizer, plan, batch_size, drop_remainder=False, shuffle=False)
     rows = rows if plan.validation_steps is None else rows.take(plan.validation_steps)
-    batches = _mask(rows, examples, tokenizer, plan, start=0, seed=plan.seed).cache()
+    batches = _mask(rows, examples, tokenizer, plan, start=0, seed=plan.seed)
+    if replicas > 1 or keras.backend.backend() == "jax":
+        batches = filled_batches(batches, batch_size)
+    batches = batches.cache()
     # Keras warns at the end of a dataset whose size it does not know.
     return batches.apply(tf.data.experimental.assert_cardinality(batches.reduce(np.int64(0), lambda n, _: n + 1)))
 

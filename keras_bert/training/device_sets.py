@@ -3,12 +3,15 @@
 TensorFlow and JAX are imported only when they are needed.
 """
 
+import contextlib
 import os
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import keras
 
+from keras_bert.system.accelerators import find_accelerator, unused_accelerator
 from keras_bert.training.cluster import Cluster, read_cluster
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ def find_tensorflow_devices(wanted: str) -> dict[str, Any]:
     if wanted == "mirrored" or (wanted == "auto" and gpus > 1):
         return _mirrored(tf, wanted)
     kind = "GPU" if gpus else "CPU"
+    tell_unused_accelerator("tensorflow", kind, wanted)
     why = "asked for" if wanted == "one" else f"TensorFlow sees {gpus} GPUs, no TPU, and no workers in TF_CONFIG"
     return {"name": "one", "reason": why, "device_type": kind}
 
@@ -128,10 +132,12 @@ def find_jax_devices(wanted: str) -> dict[str, Any]:
             "processes and TPUs, or 'one'."
         )
     _join_jax_processes()
+    keep_tensorflow_on_cpu()
     import jax
 
     devices, processes = keras.distribution.list_devices(), jax.process_count()
     kind = devices[0].split(":")[0].upper()
+    tell_unused_accelerator("jax", kind, wanted)
     if wanted == "one" or (wanted == "auto" and len(devices) == 1):
         if processes > 1:
             raise ValueError(f"strategy='one', but this is one of {processes} JAX processes; use 'data_parallel'.")
@@ -189,7 +195,49 @@ def share_among_processes(dataset: Any, batch_size: int | None, shard: str, devi
     return dataset
 
 
+def keep_tensorflow_on_cpu() -> None:
+    """Hide GPUs from TensorFlow, which only reads and tokenizes text beside JAX, and would take their memory."""
+    # It may be missing, or have begun to use them.
+    with contextlib.suppress(ImportError, RuntimeError):
+        import tensorflow as tf
+
+        tf.config.set_visible_devices([], "GPU")
+
+
 # === Both ===
+
+
+def warn_of_unused_accelerator() -> None:
+    """Warn if the backend does not see the accelerator of the machine, for what trains without `choose_devices`."""
+    backend = keras.backend.backend()
+    if backend == "jax":
+        import jax
+
+        tell_unused_accelerator(backend, jax.devices()[0].platform.upper())
+    elif backend == "tensorflow" and find_accelerator() is not None:
+        import tensorflow as tf
+
+        tell_unused_accelerator(backend, "GPU" if tf.config.list_physical_devices("GPU") else "CPU")
+
+
+def tell_unused_accelerator(backend: str, seen: str, wanted: str = "one") -> None:
+    """Warn of an accelerator that the backend does not see; raise an error if it is a TPU and devices were to be found.
+
+    Args:
+        backend: `"tensorflow"` or `"jax"`.
+        seen: The kind of the devices that it sees.
+        wanted: The strategy that was asked for.
+    """
+    accelerator = find_accelerator()
+    sentence = unused_accelerator(backend, seen, accelerator)
+    if sentence is None or accelerator is None:
+        return
+    # Who names the platform has chosen it.
+    chosen = wanted != "auto" or (backend == "jax" and "cpu" in os.environ.get("JAX_PLATFORMS", ""))
+    if accelerator.kind == "TPU" and not chosen:
+        raise RuntimeError(f"{sentence} To use the CPU, pass strategy='one'.")
+    warnings.warn(sentence, stacklevel=3)
+
 
 FINDERS: dict[str, Callable[[str], dict[str, Any]]] = {
     "tensorflow": find_tensorflow_devices,

@@ -80,7 +80,7 @@ class Devices:
         Args:
             steps_per_execution: The steps that run in one call, if that works on these devices; otherwise it is 1.
             gradient_accumulation_steps: The number of parts into which a replica's batch is split. More than 1 needs a
-                `TrainingModel`; on JAX use the optimizer's argument of that name instead.
+                `TrainingModel`.
 
         Example:
             >>> choose_devices("one").compile_options(steps_per_execution=8)

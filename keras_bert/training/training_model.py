@@ -1,7 +1,7 @@
 """`TrainingModel`: a functional model that trains on every set of devices.
 
-On one device and on JAX it is an ordinary model. Its base class depends on the backend, because a machine with JAX may
-not have TensorFlow.
+On one device it is an ordinary model. Its base class depends on the backend, because a machine with JAX may not have
+TensorFlow.
 """
 
 from collections.abc import Callable
@@ -14,6 +14,8 @@ import keras_bert.model.heads  # noqa: F401  registers all layers, so that a sav
 
 if keras.backend.backend() == "tensorflow":
     from keras_bert.training.replica_steps import ReplicaSteps as _Steps
+elif keras.backend.backend() == "jax":
+    from keras_bert.training.jax_steps import JaxSteps as _Steps
 else:
     _Steps = keras.Model  # type: ignore[misc]
 
@@ -50,17 +52,15 @@ class TrainingModel(_Steps):
 
         Args:
             gradient_accumulation_steps: Each replica splits its batch into that many parts, one after the other, and
-                updates once: it needs the memory of a part, and takes the step of the whole batch. Only for
-                TensorFlow; on JAX pass the number to the optimizer.
+                updates once: it needs the memory of a part, and takes the step of the whole batch.
         """
         steps = gradient_accumulation_steps
         if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
             raise ValueError(f"gradient_accumulation_steps={steps!r}: expected an integer of at least 1.")
-        if steps > 1 and keras.backend.backend() != "tensorflow":
+        if steps > 1 and keras.backend.backend() not in ("tensorflow", "jax"):
             raise ValueError(
-                f"gradient_accumulation_steps={steps} needs the TensorFlow backend; on "
-                f"{keras.backend.backend()} pass it to the optimizer, e.g. AdamW(gradient_accumulation_steps={steps}), "
-                "and make the batches smaller."
+                f"gradient_accumulation_steps={steps} needs TensorFlow or JAX; on {keras.backend.backend()} pass it to "
+                f"the optimizer, e.g. AdamW(gradient_accumulation_steps={steps}), and make the batches smaller."
             )
         self.gradient_accumulation_steps = steps
         super().compile(*args, **kwargs)

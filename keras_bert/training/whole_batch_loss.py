@@ -18,30 +18,32 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
-import tensorflow as tf
+from keras import ops
 
 
-def row_count(x: Any) -> tf.Tensor:
-    """Return the number of examples in the inputs of a step, as a tensor."""
-    return tf.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
+def row_count(x: Any) -> Any:
+    """Return the number of examples in the inputs of a step."""
+    return ops.shape(next(leaf for leaf in keras.tree.flatten(x) if leaf is not None))[0]
 
 
-def batch_totals(compile_loss: Any, x: Any, sample_weight: Any) -> tf.Tensor:
+def batch_totals(compile_loss: Any, x: Any, sample_weight: Any) -> Any:
     """Return the divisors of the losses of the global batch: its rows, then the sum of the weights for each loss."""
     sums = [_weight_sum(loss, sample_weight) for loss in _losses(compile_loss)]
-    totals = tf.stack([tf.cast(row_count(x), "float32"), *(tf.constant(0.0) if w is None else w for w in sums)])
-    context = tf.distribute.get_replica_context()
-    return totals if context.num_replicas_in_sync == 1 else context.all_reduce("SUM", totals)
+    totals = ops.stack([ops.cast(row_count(x), "float32"), *(ops.zeros(()) if w is None else w for w in sums)])
+    if _replica_number() == 1:
+        return totals
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context().all_reduce("SUM", totals)
 
 
-def share_of_batch(x: Any, totals: tf.Tensor) -> tf.Tensor:
+def share_of_batch(x: Any, totals: Any) -> Any:
     """Return the weight of this replica's mean: 1 if all replicas have the same number of examples."""
-    replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-    return tf.math.divide_no_nan(tf.cast(row_count(x), "float32") * replicas, totals[0])
+    return ops.divide_no_nan(ops.cast(row_count(x), "float32") * _replica_number(), totals[0])
 
 
 @contextlib.contextmanager
-def scaled_losses(compile_loss: Any, x: Any, sample_weight: Any, totals: tf.Tensor) -> Iterator[None]:
+def scaled_losses(compile_loss: Any, x: Any, sample_weight: Any, totals: Any) -> Iterator[None]:
     """Make Keras compute the scaled losses of a part of a batch inside the context, then update their metrics."""
     if compile_loss is None or not compile_loss.built:
         yield
@@ -77,23 +79,23 @@ def _losses(compile_loss: Any) -> list[Any]:
     return compile_loss._flat_losses if compile_loss is not None and compile_loss.built else []
 
 
-def _weight_sum(entry: Any, sample_weight: Any) -> tf.Tensor | None:
+def _weight_sum(entry: Any, sample_weight: Any) -> Any:
     """Return the sum of weights that Keras divides this loss by, or `None` if it divides by the rows or not at all."""
     if entry.loss.reduction != "mean_with_sample_weight":
         return None
     if keras.tree.is_nested(sample_weight):
         for key in entry.path:
             sample_weight = sample_weight[key]
-    return None if sample_weight is None else tf.reduce_sum(tf.cast(sample_weight, "float32"))
+    return None if sample_weight is None else ops.sum(ops.cast(sample_weight, "float32"))
 
 
-def _factors(losses: list[Any], x: Any, sample_weight: Any, totals: tf.Tensor) -> list[tf.Tensor | None]:
-    less_rows = tf.math.divide_no_nan(totals[0], tf.cast(row_count(x), "float32"))
+def _factors(losses: list[Any], x: Any, sample_weight: Any, totals: Any) -> list[Any]:
+    less_rows = ops.divide_no_nan(totals[0], ops.cast(row_count(x), "float32"))
     factors = []
     for place, entry in enumerate(losses, start=1):
         weights = _weight_sum(entry, sample_weight)
         if weights is not None:
-            factors.append(tf.math.divide_no_nan(weights, totals[place]) * less_rows)
+            factors.append(ops.divide_no_nan(weights, totals[place]) * less_rows)
         elif entry.loss.reduction == "sum":
             factors.append(less_rows / _replicas("float32"))
         else:
@@ -101,15 +103,24 @@ def _factors(losses: list[Any], x: Any, sample_weight: Any, totals: tf.Tensor) -
     return factors
 
 
-def _scaled(loss: Callable[..., Any], factor: tf.Tensor | None, noted: list[Any]) -> Callable[..., Any]:
+def _scaled(loss: Callable[..., Any], factor: Any, noted: list[Any]) -> Callable[..., Any]:
     def scaled_loss(y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
         value = loss(y_true, y_pred, sample_weight)
-        noted.append(value if factor is None else value * tf.cast(factor, value.dtype))
+        noted.append(value if factor is None else value * ops.cast(factor, value.dtype))
         return noted[-1]
 
     return scaled_loss
 
 
-def _replicas(dtype: Any) -> tf.Tensor:
+def _replicas(dtype: Any) -> Any:
     """Return the number of replicas, by which Keras divides a replica's mean loss, because gradients are summed."""
-    return tf.cast(tf.distribute.get_strategy().num_replicas_in_sync, dtype)
+    return ops.cast(_replica_number(), dtype)
+
+
+def _replica_number() -> int:
+    """Return the number of replicas that compute a part each; JAX's devices compute on the whole batch together."""
+    if keras.backend.backend() != "tensorflow":
+        return 1
+    import tensorflow as tf
+
+    return int(tf.distribute.get_strategy().num_replicas_in_sync)

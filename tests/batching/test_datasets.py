@@ -5,7 +5,7 @@ import tensorflow as tf
 from tiny_tasks import pretrained_directory, reviews
 
 import keras_bert
-from keras_bert.batching.datasets import prompt
+from keras_bert.batching.datasets import filled_batches, prompt
 
 
 def test_what_is_made_from_a_prompt_dataset_is_prompt_and_has_its_elements():
@@ -29,3 +29,12 @@ def test_a_task_trains_on_prompt_datasets_alone(monkeypatch):
     task = keras_bert.TextClassifier.from_pretrained(pretrained_directory(), labels=sorted(set(labels)))
     task.fit(texts, labels, epochs=1, verbose=0)
     assert seen and all(enabled is False for enabled in seen), seen  # None, the default, is tuned
+
+
+def test_a_last_batch_is_filled_with_what_counts_nothing():
+    rows = {"ids": tf.reshape(tf.range(1, 11), [5, 2])}, tf.ones([5])
+    batches = list(filled_batches(tf.data.Dataset.from_tensor_slices(rows).batch(3), 3))
+    assert [weights.numpy().tolist() for _, weights in batches] == [[1, 1, 1], [1, 1, 0]]
+    assert batches[1][0]["ids"].numpy().tolist() == [[7, 8], [9, 10], [0, 0]]
+    dataset = filled_batches(tf.data.Dataset.range(4).batch(3), 3)
+    assert dataset.element_spec.shape == [3]  # known before anything is read

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tiny_models import TINY
 
 from keras_bert.batching.length_buckets import bucketed_batches, length_sorted_batches, restore_order, tokenize_texts
-from keras_bert.batching.widths import bucket_boundaries
+from keras_bert.batching.widths import bucket_boundaries, few_widths
 from keras_bert.model.heads import bert_model
 from keras_bert.text.packing import pack
 from keras_bert.text.tokenizer import BertTokenizer
@@ -288,3 +288,20 @@ TOKENIZED = tokenize_texts(TOKENIZER, ["a b c", "a"])
 def test_bad_input_is_named(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_the_same_batches_in_fewer_shapes():
+    texts = ["a " * count for count in (1, 2, 3, 5, 8, 9, 12, 13, 20, 21, 27, 28)]
+    tokenized = tokenize_texts(TOKENIZER, texts)
+    options = {"batch_size": 2, "boundaries": bucket_boundaries(tokenized.lengths, sequence_length=32)}
+    labels, few = np.arange(len(texts)), few_widths(tokenized.lengths, sequence_length=32)
+    plain, padded = (
+        list(bucketed_batches(tokenized, labels, shuffle_seed=1, padded_to=widths, **options)) for widths in (None, few)
+    )
+    assert len(few) <= 2 < len({inputs["token_ids"].shape[1] for inputs, _ in plain})
+    assert {inputs["token_ids"].shape[1] for inputs, _ in padded} == set(few)
+    for (ours, first), (theirs, second) in zip(plain, padded, strict=True):
+        assert first.numpy().tolist() == second.numpy().tolist()
+        width = ours["token_ids"].shape[1]
+        np.testing.assert_array_equal(ours["token_ids"], theirs["token_ids"][:, :width])
+        assert not np.any(theirs["padding_mask"][:, width:])

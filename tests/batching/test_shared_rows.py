@@ -240,3 +240,37 @@ def test_a_row_may_have_more_padding_than_the_model_has_positions():
     inputs["padding_mask"] = np.array([[1, 1] + [0] * 20])
     assert TINY.max_sequence_length < 20
     assert np.isfinite(encoder(inputs)["sequence_output"]).all()
+
+
+@pytest.mark.parametrize(("parts", "group", "count"), [(2, 1, 101), (4, 1, 64), (2, 3, 60)])
+def test_each_device_has_the_rows_of_its_own_texts(parts, group, count):
+    tokenized, examples = random_texts(count), count // group
+    shape = packed_shape(tokenized.lengths, batch_size=8, group=group, parts=parts)
+    assert shape.rows % parts == 0
+    options = {"batch_size": 8, "shape": shape, "seed": 3, "group": group, "parts": parts}
+    seen, shares = [], []
+    for inputs, labels, weights in packed_batches(tokenized, np.arange(examples), **options):
+        rows, width = inputs["token_ids"].shape
+        assert rows % parts == 0
+        of_text = inputs["example_starts"].numpy() // width // (rows // parts)  # the part that its row is in
+        is_real = np.repeat(weights.numpy() > 0, group)
+        expected = np.repeat(np.arange(parts), 8 * group // parts)
+        np.testing.assert_array_equal(of_text[is_real], expected[is_real])
+        seen += labels.numpy()[weights.numpy() > 0].tolist()
+        shares.append([(part > 0).sum() for part in np.split(inputs["padding_mask"].numpy(), parts)])
+    assert sorted(seen) == list(range(examples))  # every example once
+    assert np.std(np.array(shares[:-1]) / np.sum(shares[:-1], axis=1, keepdims=True)) < 0.15  # about the same work
+    with pytest.raises(
+        ValueError, match="batch_size=9 does not divide among 2 devices; use a multiple of 2, such as 8"
+    ):
+        packed_shape(tokenized.lengths, batch_size=9, parts=2)
+
+
+def test_batches_of_one_device_do_not_change_with_parts():
+    tokenized = random_texts(40)
+    one, two = (
+        list(packed_batches(tokenized, np.arange(40), batch_size=8, seed=3, parts=parts, shape=PackedShape(8, 32)))
+        for parts in (1, 2)
+    )
+    for (_, first, _), (_, second, _) in zip(one, two, strict=True):
+        assert sorted(first.numpy()) == sorted(second.numpy())

@@ -38,10 +38,10 @@ def start(script, *arguments, backend="tensorflow", xla_flags="", stderr_too=Tru
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=HELPERS)
 
 
-def finish(*processes):
+def finish(*processes, timeout=TIMEOUT):
     """What the processes printed; all must end well, and none is left behind."""
     try:
-        printed = [process.communicate(timeout=TIMEOUT)[0] for process in processes]
+        printed = [process.communicate(timeout=timeout)[0] for process in processes]
     finally:
         for process in processes:
             if process.poll() is None:

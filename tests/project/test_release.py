@@ -112,6 +112,13 @@ def _import_server():
     importlib.import_module("export.server.extra")
 
 
+def _compile_for(chips):
+    from keras_bert.training.ahead_of_time import target_shardings
+    from keras_bert.training.chips import read_target
+
+    target_shardings(read_target(chips))
+
+
 def _call(module, name, *arguments):
     return lambda: getattr(importlib.import_module(module), name)(*arguments)
 
@@ -129,6 +136,8 @@ EXTRA_CALLS = {
     ("beam", "apache_beam"): _import_beam,
     ("serve", "uvicorn"): _import_server,
     ("serve", "orjson"): _import_server,
+    ("aot", "libtpu"): lambda: _compile_for("v5e"),
+    ("aot-gpu", "jax_cuda12_plugin"): lambda: _compile_for("t4"),
     ("completion", "shtab"): _call("keras_bert.cli.commands.completion", "completion_script", None, "bash"),
 }
 

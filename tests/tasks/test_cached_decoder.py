@@ -105,7 +105,7 @@ def test_the_loop_feeds_what_the_whole_row_has():
 
 
 def test_the_loop_writes_what_the_whole_row_says(monkeypatch):
-    monkeypatch.setattr(token_writer, "_compiled", lambda function: function)
+    monkeypatch.setattr(token_writer, "compiled", lambda function, variables: function)
     model = random_writer(num_layers=1)
     tokens = TextTokens(start_id=3, end_id=3, pad_id=0, never=(), size=16)
     written = token_writer.TokenWriter(model, tokens, Decoding(max_length=3)).write(*source_batch())

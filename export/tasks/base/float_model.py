@@ -1,4 +1,4 @@
-"""Give a task or model that can be exported: on TensorFlow, and in float32.
+"""Give a task or model that can be exported: in float32.
 
 A model with a mixed-precision policy is copied to one in float32 with the same weights; a float32 model comes back as
 it is. LiteRT does not run the casts of mixed precision, and the recipe chooses the bits of a file.
@@ -34,15 +34,6 @@ def in_float32(task_or_model: _Either) -> _Either:
             return load_task(directory)  # type: ignore[return-value]
         save_pretrained(model, directory)
         return load_model(directory)[0]
-
-
-def check_backend(what: str) -> None:
-    """Raise an error if the Keras backend is not TensorFlow, which files are made with."""
-    if keras.backend.backend() != "tensorflow":
-        raise RuntimeError(
-            f"Keras runs on {keras.backend.backend()}; {what} needs the model on TensorFlow. Save the task, set "
-            "KERAS_BACKEND=tensorflow and open it with keras_bert.load_task."
-        )
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any
 
+from keras_bert.cli.ahead import HELP, chips_of, report_of
 from keras_bert.cli.data_flags import add_data_arguments, add_flags, check_flags
 from keras_bert.cli.output import add_command
 from keras_bert.tasks.base.registry import TaskEntry, find_task, registered_tasks
@@ -53,6 +54,7 @@ def add(commands: Any) -> None:
     group.add_argument("--average", action="store_true", help="keep the mean of the seeds' weights, if it is better")
     group.add_argument("--metric", help="what decides on validation data (accuracy, macro_f1, matthews …)")
     group.add_argument("--balanced", action="store_true", help="weigh classes so that each counts the same")
+    group.add_argument("--compile-for", metavar="CHIPS", help=HELP)
     group.add_argument(
         "--sequence-length",
         type=int,
@@ -68,6 +70,9 @@ def run(arguments: Namespace) -> dict[str, Any]:
     if arguments.average and len(arguments.seeds or ()) == 1:
         raise ValueError(f"--average with --seeds {arguments.seeds[0]}: expected two or more seeds to average.")
     check_flags(arguments, arguments.task)
+    target = None
+    if arguments.compile_for is not None and (target := chips_of(arguments)) is None:
+        return {}
     keep_freed_memory()
     entry = find_task(arguments.task)
     if arguments.sequence_length is None:
@@ -81,6 +86,11 @@ def run(arguments: Namespace) -> dict[str, Any]:
         changes["seeds"] = tuple(arguments.seeds)
     if arguments.average:
         changes["average"] = True
+    if target is not None:
+        from keras_bert.tasks.base.ahead_of_time import compile_fit
+
+        step, steps = compile_fit(task, train, target=target, recipe=arguments.recipe, **changes)
+        return report_of(arguments, [(f"{step.rows} rows of {step.tokens // step.rows} tokens", step, steps)])
     state = arguments.output / "state"
     report = task.fit(
         train,

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from keras_bert.cli.ahead import chips_of, report_of
 from keras_bert.cli.output import add_command
 from keras_bert.cli.pretraining_flags import (
     add_machine_arguments,
@@ -41,6 +42,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     from keras_bert.system.allocator import keep_freed_memory
     from keras_bert.training.resume import require_writable
 
+    if arguments.compile_for is not None:
+        return _compile(arguments)
     began = time.monotonic()
     output, several = arguments.output, arguments.phases is not None
     lengths = arguments.phases or [(arguments.sequence_length, _steps(arguments), arguments.batch_size)]
@@ -63,6 +66,35 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         options |= {"validation": phase.validation, "teacher": teacher}
         history = pretrain(phase.examples, output, config, tokenizer, phase.plan, **options)
     return {**{name: round(values[-1], 4) for name, values in history.items()}, **_places(output, several)}
+
+
+def _compile(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Compile the step of each phase for chips that are not there; neither text nor examples are read."""
+    if arguments.teacher is not None or arguments.grow:
+        raise ValueError("--compile-for compiles a plan without --teacher and --grow; leave them out.")
+    if (target := chips_of(arguments)) is None:
+        return {}
+    from keras_bert.model.config import BertConfig
+    from keras_bert.pretraining.ahead_of_time import compile_plan
+    from keras_bert.text.vocabulary import read_vocabulary
+
+    lengths = arguments.phases or [(arguments.sequence_length, _steps(arguments), arguments.batch_size)]
+    if arguments.start_from is not None:
+        from keras_bert.checkpoint.hub import find_directory
+        from keras_bert.checkpoint.loading import open_checkpoint
+
+        config = open_checkpoint(find_directory(arguments.start_from)).settings.config
+    else:
+        size = arguments.vocabulary_size or 8000
+        if arguments.vocabulary is not None:
+            size = len(read_vocabulary(arguments.vocabulary))
+        longest = max(length for length, *_ in lengths)
+        config = BertConfig.preset(arguments.size, vocabulary_size=size, max_sequence_length=max(512, longest))
+    found = []
+    for length, steps, batch_size in lengths:
+        plan = _plan(arguments, steps, batch_size or arguments.batch_size)
+        found.append((f"{plan.batch_size} rows of {length} tokens", compile_plan(config, plan, length, target), steps))
+    return report_of(arguments, found)
 
 
 def _steps(arguments: argparse.Namespace) -> int:

@@ -153,13 +153,15 @@ def task_batches(
 
 def packs_rows(task: "Task") -> bool:
     """Whether a task trains with several texts in a row here."""
-    # Under several devices each would get a part of the rows, and places that are in the others' parts.
-    if task.trains_groups and tf.distribute.has_strategy():
+    # Under tf.distribute each device would get a part of the rows, and places that are in the others' parts. JAX's
+    # devices compute on the whole batch.
+    several = keras.backend.backend() == "tensorflow" and tf.distribute.has_strategy()
+    if task.trains_groups and several:
         raise ValueError(
             f"{type(task).__name__} trains on groups of texts, on one device; call fit() outside of the "
-            f"{type(tf.distribute.get_strategy()).__name__}'s scope."
+            f"{type(tf.distribute.get_strategy()).__name__}'s scope, or use JAX."
         )
-    return (task.trains_packed or task.trains_groups) and not tf.distribute.has_strategy()
+    return (task.trains_packed or task.trains_groups) and not several
 
 
 def fresh_model(

@@ -3,13 +3,16 @@
 A prefix language model is an encoder with an MLM head whose target sees only the source and its own past.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
-import tensorflow as tf
+import numpy as np
+from keras import ops
 
+from keras_bert.model.compilation import compiled
 from keras_bert.model.config import BertConfig
-from keras_bert.model.encoder import bert_encoder, encoder_config
+from keras_bert.model.encoder import INPUT_NAMES, bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model
 from keras_bert.model.weights import copy_weights
 from keras_bert.tasks.generation.cached_decoder import score_tokens
@@ -57,15 +60,39 @@ def check_writer(model: keras.Model, tokenizer: SubwordTokenizer) -> None:
         )
 
 
-def measure_targets(model: keras.Model, states: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """For each token the loss of the next one, `[B, T]`, and whether it is the most likely; 0 outside of targets."""
-    ids, is_target = inputs["token_ids"], inputs["segment_ids"] * inputs["padding_mask"]
-    places = tf.where(is_target[:, 1:] > 0)  # the tokens before those of the target
-    scores = tf.cast(score_tokens(model, tf.gather_nd(states, places)), tf.float32)  # [M, V]
-    wanted = tf.gather_nd(ids[:, 1:], places)
-    values = {
-        LOSSES: tf.nn.sparse_softmax_cross_entropy_with_logits(wanted, scores),
-        HITS: tf.cast(tf.argmax(scores, axis=-1, output_type=tf.int32) == wanted, tf.float32),
-    }
-    shape = tf.shape(ids, tf.int64)
-    return {name: tf.scatter_nd(places, value, shape) for name, value in values.items()}
+def target_measure(model: keras.Model) -> Callable[[dict[str, Any]], dict[str, np.ndarray]]:
+    """Return a function of inputs that gives each token's loss of the next one, and whether that is the most likely.
+
+    Both are `[B, T]`, and 0 outside of targets. Only the tokens before those of a target are scored: scores of all
+    tokens over the vocabulary would not fit into memory.
+    """
+    states_of = keras.Model(model.input, model.get_layer("mlm_transform").input)
+    spec = {name: keras.KerasTensor((None, None), "int32", name=name) for name in INPUT_NAMES}
+
+    def measure(inputs: dict[str, Any], places: Any) -> dict[str, Any]:
+        states = states_of(inputs, training=False)
+        states = ops.take(ops.reshape(states, (-1, states.shape[-1])), places, axis=0)
+        scores = ops.cast(score_tokens(model, states), "float32")  # [M, V]
+        wanted = ops.take(ops.reshape(inputs["token_ids"], (-1,)), places + 1, axis=0)
+        losses = ops.sparse_categorical_crossentropy(wanted, scores, from_logits=True)
+        return {LOSSES: losses, HITS: ops.cast(ops.equal(ops.argmax(scores, axis=-1), wanted), "float32")}
+
+    graph = compiled(measure, model.variables, signature=[spec, keras.KerasTensor((None,), "int32", name="places")])
+
+    def forward(inputs: dict[str, Any]) -> dict[str, np.ndarray]:
+        is_target = np.asarray(inputs["segment_ids"]) * np.asarray(inputs["padding_mask"])
+        before = np.pad(is_target[:, 1:], [(0, 0), (0, 1)]) > 0
+        places = np.flatnonzero(before)
+        few = np.pad(places, (0, _few_sizes(len(places)) - len(places))).astype(np.int32)
+        values = {name: np.zeros(before.shape, np.float32) for name in (LOSSES, HITS)}
+        for name, found in graph(inputs, few).items():
+            values[name][before] = np.asarray(found)[: len(places)]
+        return values
+
+    return forward
+
+
+def _few_sizes(count: int) -> int:
+    """Round up to one of a few numbers, because JAX compiles for each: a quarter of a power of two more, and so on."""
+    step = max(16, (1 << count.bit_length()) // 8)
+    return max(step, -(-count // step) * step)

@@ -40,6 +40,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_bert.batching.prepared_data import PreparedData
+from keras_bert.batching.replicas import replica_count
 from keras_bert.checkpoint import load_model
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.loading import find_heads, open_checkpoint
@@ -47,7 +48,7 @@ from keras_bert.decoding.written_text import TextStream, write_text
 from keras_bert.finetuning.best_weights import Score
 from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.config import BertConfig
-from keras_bert.model.encoder import INPUT_NAMES, bert_encoder, encoder_config
+from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.model.heads import bert_model, masked_lm_logits
 from keras_bert.tasks.base.definition import Batches
 from keras_bert.tasks.base.fitting import packs_rows
@@ -60,8 +61,8 @@ from keras_bert.tasks.generation.prefix_model import (
     LOSSES,
     as_prefix_model,
     check_writer,
-    measure_targets,
     prefix_model,
+    target_measure,
 )
 from keras_bert.tasks.generation.rows import GenerationData, Room, arrange_pairs, tokenize_sources
 from keras_bert.tasks.generation.sampling import Decoding, TextTokens
@@ -356,7 +357,7 @@ class Seq2Seq(Task):
     ) -> Batches:
         labels: Any = data.labels
         labelled = np.add.reduceat(labels.values >= 0, labels.splits[:-1])
-        places = place_count(labelled, batch_size)
+        places = place_count(labelled, batch_size, parts=replica_count())
         spoiling: dict[str, Any] = {
             "mask_id": self.tokenizer.mask_id if self._spoilt_by == "mask" else None,
             "vocabulary_size": self.tokenizer.vocabulary_size,
@@ -366,7 +367,9 @@ class Seq2Seq(Task):
             made = batches(seed, epoch, epochs)
             if self._spoilt and seed is not None:
                 made = spoil_targets(made, self._spoilt, seed=seed, first_step=epoch * steps, **spoiling)
-            return pick_places(made, places, label=LOGITS, output=_PICKED) if packed else made
+            if not packed:
+                return made
+            return pick_places(made, places, label=LOGITS, output=_PICKED, parts=replica_count())
 
         return make
 
@@ -392,13 +395,7 @@ class Seq2Seq(Task):
     def forward(self, model: keras.Model) -> Callable[[dict[str, Any]], dict[str, Any]]:
         """Inference that gives the loss of each target token: scores over the vocabulary would not fit into memory."""
         if self._last_forward is None or self._last_forward[0] is not model:
-            states_of = keras.Model(model.input, model.get_layer("mlm_transform").input)
-            spec = {name: tf.TensorSpec([None, None], tf.int32, name=name) for name in INPUT_NAMES}
-
-            def measure(inputs: dict[str, Any]) -> dict[str, Any]:
-                return measure_targets(model, states_of(inputs, training=False), inputs)
-
-            self._last_forward = (model, tf.function(measure, input_signature=[spec]))
+            self._last_forward = (model, target_measure(model))
         return self._last_forward[1]
 
     def score(self, outputs: dict[str, np.ndarray], data: PreparedData, metric: str) -> Score:

@@ -4,7 +4,7 @@
 samplers of keras-hub, or one text token by token. The loop is written in `keras.ops` and compiled.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -12,6 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_bert.decoding.token_choice import best_beams, text_ids
+from keras_bert.model.compilation import compiled
 from keras_bert.model.encoder import encoder_config
 from keras_bert.tasks.generation.cached_decoder import cache_names, cache_shape, next_token_model, source_reader
 from keras_bert.tasks.generation.sampling import Decoding, TextTokens, restrict
@@ -37,8 +38,9 @@ class TokenWriter:
         self.reader, self.step = source_reader(model), next_token_model(model)
         self.sampler = decoding.make_sampler()
         self.beams = getattr(self.sampler, "num_beams", 1)
+        variables = [*model.variables, *(generator.state for generator in self._generators)]
         self._write, self._begin, self._go_on = (
-            _compiled(function) for function in (self.written, self.begin, self._next_token)
+            compiled(function, variables) for function in (self.written, self.begin, self._next_token)
         )
 
     # === Model code ===
@@ -129,10 +131,11 @@ class TokenWriter:
 
     def write(self, token_ids: np.ndarray, padding_mask: np.ndarray) -> list[list[int]]:
         """Generate the ids of a batch, without the end token."""
-        written = self._write(*(ops.convert_to_tensor(array, "int32") for array in (token_ids, padding_mask)))
+        rows = len(token_ids)
+        written = self._write(*self._few_shapes(token_ids, padding_mask))
         if self.beams == 1 and not isinstance(written, tuple):
-            return [self._text(row) for row in ops.convert_to_numpy(written)]
-        beams, scores = (ops.convert_to_numpy(part) for part in written)
+            return [self._text(row) for row in ops.convert_to_numpy(written)[:rows]]
+        beams, scores = (ops.convert_to_numpy(part)[:rows] for part in written)
         best = best_beams(beams, scores, self.tokens.pad_id, self.decoding.length_penalty)
         return [self._text(row[index]) for row, index in zip(beams, best, strict=True)]
 
@@ -143,7 +146,7 @@ class TokenWriter:
                 "Beams cannot be streamed: the best one is known only at the end. Use generate(), or another "
                 "sampler: 'greedy', 'top_k', 'top_p' or 'random'."
             )
-        state = self._begin(*(ops.convert_to_tensor(array, "int32") for array in (token_ids, padding_mask)))
+        state = self._begin(*self._few_shapes(token_ids, padding_mask))
         source, written, cache = state
         for index in range(1, self.decoding.most_tokens + 1):
             written, cache = self._go_on(source, written, cache, ops.convert_to_tensor(index, "int32"))
@@ -152,19 +155,25 @@ class TokenWriter:
                 return
             yield token
 
+    def _few_shapes(self, token_ids: np.ndarray, padding_mask: np.ndarray) -> tuple[Any, Any]:
+        """Return ids and mask, on JAX filled up to powers of two of rows and tokens: it compiles for each shape."""
+        pair = (token_ids, padding_mask)
+        if keras.backend.backend() == "jax":
+            (rows, width), most = token_ids.shape, self.config.max_sequence_length - self.decoding.most_tokens
+            more = (1 << (rows - 1).bit_length()) - rows
+            wider = max(width, min(max(16, 1 << (width - 1).bit_length()), most)) - width
+            pair = tuple(np.pad(np.pad(part, [(0, more), (0, 0)], mode="edge"), [(0, 0), (0, wider)]) for part in pair)
+        return tuple(ops.convert_to_tensor(part, "int32") for part in pair)
+
     def reseed(self, seed: int | None) -> None:
         """Reset the random state of the sampler to a seed."""
-        for generator in getattr(self.sampler, "_seed_generators", ()):
+        for generator in self._generators:
             generator.state.assign(keras.random.SeedGenerator(seed).state)
+
+    @property
+    def _generators(self) -> list[Any]:
+        """The random states of the sampler."""
+        return list(getattr(self.sampler, "_seed_generators", ()))
 
     def _text(self, row: np.ndarray) -> list[int]:
         return text_ids(row, self.tokens.end_id)
-
-
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function into one graph for all shapes; on JAX it is unchanged."""
-    if keras.backend.backend() != "tensorflow":
-        return function
-    import tensorflow as tf
-
-    return tf.function(function, reduce_retracing=True)

@@ -4,6 +4,7 @@
 need none. `spoil_targets` replaces some target tokens in the input.
 """
 
+import math
 from typing import Any
 
 import keras
@@ -44,12 +45,13 @@ class NextTokenLoss(keras.losses.Loss):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
-def place_count(lengths: np.ndarray, batch_size: int) -> int:
+def place_count(lengths: np.ndarray, batch_size: int, *, parts: int = 1) -> int:
     """Choose the number of places for the target tokens of a batch, so that few batches need more.
 
     Args:
         lengths: The number of labelled tokens of each row.
         batch_size: Rows of a batch.
+        parts: The devices that share the places; the number is a multiple of theirs.
 
     Example:
         >>> place_count(np.array([10, 10, 12]), 32)
@@ -57,10 +59,11 @@ def place_count(lengths: np.ndarray, batch_size: int) -> int:
     """
     mean, spread = float(np.mean(lengths)), float(np.std(lengths))
     most = min(batch_size * mean + 3 * spread * batch_size**0.5, batch_size * float(np.max(lengths)))
-    return max(16, -(-int(np.ceil(most)) // 16) * 16)
+    multiple = math.lcm(16, parts)
+    return max(1, -(-int(np.ceil(most)) // multiple)) * multiple
 
 
-def pick_places(batches: tf.data.Dataset, count: int, *, label: str, output: str) -> tf.data.Dataset:
+def pick_places(batches: tf.data.Dataset, count: int, *, label: str, output: str, parts: int = 1) -> tf.data.Dataset:
     """Add the places of labelled tokens to the inputs, as `target_places [M]`, and keep only their labels.
 
     Args:
@@ -68,8 +71,9 @@ def pick_places(batches: tf.data.Dataset, count: int, *, label: str, output: str
         count: M. A batch with more labelled tokens gets a quarter more places, and so on, so that few shapes occur.
         label: The name of the labels.
         output: The new name of the labels.
+        parts: The devices that share the places.
     """
-    step = max(1, count // 4)
+    step = max(1, count // (4 * parts)) * parts
 
     def pick(inputs: Any, labels: Any, weights: Any) -> tuple[Any, Any, Any]:
         flat = tf.reshape(weights[label], [-1])

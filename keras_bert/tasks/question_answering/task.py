@@ -15,9 +15,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_bert.batching.length_buckets import length_sorted_batches, restore_order
+from keras_bert.batching.inference import inference_batches
 from keras_bert.batching.prepared_data import PreparedData
-from keras_bert.batching.widths import bucket_boundaries
 from keras_bert.checkpoint import load_model
 from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.loading import open_checkpoint
@@ -249,15 +248,13 @@ class QuestionAnswerer(Task):
     ) -> dict[str, np.ndarray]:
         """The logits of all rows, `[rows, T, 2]`, with T of the longest row; very negative after the end of a row."""
         forward = self.forward(self.model if model is None else model)
-        widths = bucket_boundaries(tokenized.lengths, sequence_length=self.sequence_length)
-        batches, order = length_sorted_batches(tokenized, batch_size=batch_size, boundaries=widths)
-        logits = np.full((len(order), widths[-1], 2), MASK_BIAS, np.float32)
-        done = 0
-        for inputs in batches:
-            part = forward(inputs)[_OUTPUT].numpy()
-            logits[done : done + len(part), : part.shape[1]] = part
-            done += len(part)
-        return {_OUTPUT: restore_order(logits, order)}
+        longest = int(tokenized.lengths.max())
+        logits = np.full((len(tokenized), longest, 2), MASK_BIAS, np.float32)
+        sizes = {"sequence_length": self.sequence_length, "batch_size": batch_size}
+        for inputs, rows in inference_batches(tokenized, **sizes):
+            part = np.asarray(forward(inputs)[_OUTPUT])[: len(rows), :longest]
+            logits[rows, : part.shape[1]] = part
+        return {_OUTPUT: logits}
 
     def _candidates(self, outputs: dict[str, np.ndarray], data: PreparedQuestions, n_best: int = 1) -> list[Candidates]:
         """The best answers to each question, from the logits of its windows."""

@@ -1,0 +1,74 @@
+"""python benchmarks/accelerators.py [--sizes tiny mini base] [--chips v5e:2x2 a100] [--lengths 128 512]
+
+Compiles the pretraining step of BERTs of several sizes for accelerators that are not there, each in a process of its
+own, and writes what they would need to benchmarks/results/accelerators.json. Nothing runs on a chip: memory and
+operations are the compiler's, seconds its estimate (TPUs) or the time at the chip's peak (GPUs). Needs the extras `aot`
+and `aot-gpu`. Minutes for a base model on a free core; what is in the file already is not compiled again.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from record import provenance
+
+RESULTS = Path(__file__).parent / "results" / "accelerators.json"
+SIZES = ("tiny", "mini", "small", "medium", "base", "large")
+CHIPS = ("v5e:2x2", "v6e:2x2", "a100", "h100", "t4")
+VOCABULARY = 30_522
+
+
+def compile_one(size: str, chips: str, length: int, rows: int) -> dict:
+    """The report of one step, or the error of the compiler."""
+    words = ["pretrain", "none.txt", "unused", "--size", size, "--vocabulary-size", str(VOCABULARY), "--json"]
+    words += ["--sequence-length", str(length), "--batch-size", str(rows), "--mask-rate", "0.15", "--dropout", "0.1"]
+    command = [sys.executable, "-m", "keras_bert.cli", *words, "--compile-for", chips]
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        return {"error": done.stderr.strip().splitlines()[-1]}
+    (found,) = json.loads(done.stdout.splitlines()[-1]).values()
+    return found
+
+
+def row_of(name: str, found: dict) -> str:
+    """A row of the table."""
+    if "error" in found:
+        return f"| {name} | {found['error'][:80]} |"
+    seconds, fastest = found["seconds"], found["fastest"]
+    time = f"{seconds * 1e3:.1f} ms, {fastest / seconds:.0%}" if seconds else f"≥ {fastest * 1e3:.1f} ms"
+    attention = "" if found["attention"] is None else f"{found['attention']:.0%}"
+    memory = f"{found['memory'] / 2**30:.2f}" + ("" if found["fits"] else " (does not fit)")
+    return (
+        f"| {name} | {memory} | {found['matmul_flops'] / 1e12:.2f} | {time} | {attention} | {found['largest_batch']} |"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[2])
+    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=SIZES)
+    parser.add_argument("--chips", nargs="+", default=CHIPS)
+    parser.add_argument("--lengths", nargs="+", type=int, default=(128, 512))
+    parser.add_argument("--tokens", type=int, default=64 * 128, help="places of a batch for each chip")
+    args = parser.parse_args()
+    found = json.loads(RESULTS.read_text())["steps"] if RESULTS.exists() else {}
+    print("| step | GiB a chip | TFLOP of products | time, share of peak | attention | largest batch |")
+    print("|---|---|---|---|---|---|")
+    for size in args.sizes:
+        for length in args.lengths:
+            for chips in args.chips:
+                count = 4 if ":" in chips else 1
+                rows = args.tokens // length * count
+                name = f"{size} {rows} × {length}, {chips}"
+                if name not in found or "error" in found[name]:
+                    found[name] = compile_one(size, chips, length, rows)
+                    about = provenance("jax", "jaxlib", "keras", "libtpu")
+                    RESULTS.write_text(json.dumps({**about, "steps": found}, indent=1) + "\n")
+                print(row_of(name, found[name]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
