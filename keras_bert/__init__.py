@@ -58,6 +58,8 @@ _HOMES = {
     "TextClassifier": "tasks.classification.task",
     "ZeroShotClassifier": "tasks.zero_shot.task",
     "load_task": "tasks.base.saved_tasks",
+    "SmallVectors": "decoding.small_vectors",
+    "quantize_vectors": "decoding.small_vectors",
     # === A task of your own ===
     "PreparedData": "batching.prepared_data",
     "Score": "finetuning.best_weights",
@@ -99,6 +101,8 @@ if TYPE_CHECKING:
     from keras_bert.data.glue import read_glue as read_glue
     from keras_bert.data.inputs import as_rows as as_rows
     from keras_bert.data.labelled_texts import read_rows as read_rows
+    from keras_bert.decoding.small_vectors import SmallVectors as SmallVectors
+    from keras_bert.decoding.small_vectors import quantize_vectors as quantize_vectors
     from keras_bert.finetuning.best_weights import Score as Score
     from keras_bert.finetuning.recipes import RECIPES as RECIPES
     from keras_bert.finetuning.recipes import Recipe as Recipe
