@@ -4,6 +4,7 @@ How BERT normalizes a character is in `text/unicode_tables.py`, how that becomes
 `text/wordpiece.py`, and how vocabularies are read and learned in `text/vocabulary.py`.
 """
 
+import contextlib
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -58,6 +59,8 @@ class BertTokenizer:
         self.split_cjk = split_cjk
         self.unknown_token = unknown_token
         rules = TextRules(lowercase, lowercase if strip_accents is None else strip_accents, split_cjk)
+        if keras.backend.backend() == "jax":
+            _keep_tensorflow_on_cpu()
         self.graph = WordpieceGraph.build(tokens, unknown_token, rules)
 
     # === Text to ids ===
@@ -272,3 +275,9 @@ def _number_tokens(tokens: list[str], unknown_token: str) -> dict[str, int]:
             f"unknown_token={unknown_token!r} is not among the {len(ids)} tokens of the vocabulary; add it."
         )
     return ids
+
+
+def _keep_tensorflow_on_cpu() -> None:
+    """Hide GPUs from TensorFlow: beside JAX it only reads and tokenizes text, and would take most of their memory."""
+    with contextlib.suppress(RuntimeError):  # it has begun to use them
+        tf.config.set_visible_devices([], "GPU")
