@@ -3,10 +3,12 @@
 A kind of tokenizer (`tokenizer.py`, `unigram.py`) adds how a vector of texts is cut, and how ids become text again.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -26,6 +28,8 @@ class SubwordTokenizer(ABC):
     unknown_token: str
 
     def __init__(self, tokens: Iterable[str], unknown_token: str):
+        if keras.backend.backend() == "jax":
+            _keep_tensorflow_on_cpu()
         tokens = list(tokens)
         self._ids = _number_tokens(tokens, unknown_token)
         self._tokens = np.array(tokens, object)
@@ -208,3 +212,9 @@ def _number_tokens(tokens: list[str], unknown_token: str) -> dict[str, int]:
             f"unknown_token={unknown_token!r} is not among the {len(ids)} tokens of the vocabulary; add it."
         )
     return ids
+
+
+def _keep_tensorflow_on_cpu() -> None:
+    """Hide GPUs from TensorFlow: beside JAX it only reads and tokenizes text, and would take most of their memory."""
+    with contextlib.suppress(RuntimeError):  # it has begun to use them
+        tf.config.set_visible_devices([], "GPU")

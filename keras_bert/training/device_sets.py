@@ -3,7 +3,6 @@
 TensorFlow and JAX are imported only when they are needed.
 """
 
-import contextlib
 import os
 import warnings
 from collections.abc import Callable
@@ -132,7 +131,6 @@ def find_jax_devices(wanted: str) -> dict[str, Any]:
             "processes and TPUs, or 'one'."
         )
     _join_jax_processes()
-    keep_tensorflow_on_cpu()
     import jax
 
     devices, processes = keras.distribution.list_devices(), jax.process_count()
@@ -193,15 +191,6 @@ def share_among_processes(dataset: Any, batch_size: int | None, shard: str, devi
         devices.strategy.auto_shard_dataset = False
         return dataset.rebatch(batch_size // devices.num_workers, drop_remainder=True)
     return dataset
-
-
-def keep_tensorflow_on_cpu() -> None:
-    """Hide GPUs from TensorFlow, which only reads and tokenizes text beside JAX, and would take their memory."""
-    # It may be missing, or have begun to use them.
-    with contextlib.suppress(ImportError, RuntimeError):
-        import tensorflow as tf
-
-        tf.config.set_visible_devices([], "GPU")
 
 
 # === Both ===

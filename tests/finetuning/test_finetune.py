@@ -210,11 +210,9 @@ def test_mixout_mixes_the_stated_share_and_keeps_the_mean():
     for weight in model.weights:
         weight.assign(weight + 1.0)
     path = "block_0/intermediate/kernel"
+    mixed_values = mixed._mixed_weights([weight.value for weight in model.trainable_variables], step=0)
     drawn = {
-        weight.path: np.array(value)
-        for weight, value in zip(
-            model.trainable_variables, mixed._mixed_weights(model.trainable_variables), strict=True
-        )
+        weight.path: np.array(value) for weight, value in zip(model.trainable_variables, mixed_values, strict=True)
     }
     away = drawn[path] - start[path]
     # Either the pretrained weight, or one so far from it that the mean distance is 1.

@@ -143,3 +143,20 @@ def test_it_learns_with_fit():
     history = model.fit(inputs, labels, batch_size=16, epochs=30, verbose=0).history["loss"]
     assert history[0] > 0.5
     assert history[-1] < 0.1
+
+
+def test_tables_are_looked_up_in_full_precision_and_score_in_half():
+    """A row's gradient is a sum over all places of its token, of which half precision would lose most."""
+    try:
+        keras.config.set_dtype_policy("mixed_bfloat16")
+        encoder = bert_encoder(CONFIG)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    table = encoder.get_layer("token_embedding")
+    vectors = table(np.array([[1, 2]]))
+    assert keras.backend.standardize_dtype(vectors.dtype) == "float32"
+    scores = table(keras.ops.cast(vectors, "bfloat16"), reverse=True)
+    assert keras.backend.standardize_dtype(scores.dtype) == "bfloat16"
+    states = encoder(batch())["sequence_output"]
+    assert keras.backend.standardize_dtype(states.dtype) == "bfloat16"
+    assert bert_encoder(CONFIG).get_layer("token_embedding").get_config()["reverse_dtype"] is None

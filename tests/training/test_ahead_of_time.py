@@ -95,7 +95,7 @@ ENTRY %main (p: f32[2]) -> f32[2] {
 
 
 def test_a_packed_step_lowers_for_all_platforms_and_wastes_no_product():
-    (printed,) = finish(start("jax_lowering.py", backend="jax"))
+    (printed,) = finish(start("jax_lowering.py", backend="jax"), timeout=600)
     found = json.loads(printed.splitlines()[-1])
     counted, expected = found["products"]
     # The first layer's inputs are looked up, so nothing else is left out.

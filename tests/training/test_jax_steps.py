@@ -8,7 +8,8 @@ from strategy_processes import finish, start
 
 @pytest.fixture(scope="module")
 def checks():
-    (printed,) = finish(start("jax_checks.py", backend="jax", xla_flags="--xla_force_host_platform_device_count=2"))
+    checked = start("jax_checks.py", backend="jax", xla_flags="--xla_force_host_platform_device_count=2")
+    (printed,) = finish(checked, timeout=900)
     return json.loads(printed.splitlines()[-1])
 
 
