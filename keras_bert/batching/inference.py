@@ -21,7 +21,8 @@ from keras_bert.text.tokenized_texts import TokenizedTexts
 def inference_graph(model: keras.Model) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Return a model's inference, compiled: one graph for all batch sizes and lengths, on JAX one for each."""
     spec = {name: keras.KerasTensor((None, None), "int32", name=name) for name in INPUT_NAMES}
-    return compiled(lambda inputs: model(inputs, training=False), model.variables, signature=[spec])
+    variables = getattr(model, "variables", ())  # a served graph that stands for a model has its own
+    return compiled(lambda inputs: model(inputs, training=False), variables, signature=[spec])
 
 
 def inference_batches(

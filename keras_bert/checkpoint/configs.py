@@ -74,7 +74,7 @@ class Settings:
 def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
     """Return the settings in a Hugging Face `config.json`."""
     model_type = values.get("model_type", "bert")  # the oldest configs do not name it
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise CheckpointError(
             f"{path}: model_type is {model_type!r}; this library reads {', '.join(map(repr, FAMILIES))}. Choose a "
             "checkpoint of one of these families."

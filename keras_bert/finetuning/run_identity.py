@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -154,9 +154,14 @@ def _without_names(config: Any) -> Any:
     return [_without_names(value) for value in config] if isinstance(config, list | tuple) else config
 
 
+def _is_as_before(value: Any, field: Field[Any]) -> bool:
+    """Whether a field is one that earlier versions did not have, and still has its default."""
+    return field.metadata.get("added", False) and getattr(value, field.name) == field.default
+
+
 def _add(hasher: "hashlib.blake2b", value: Any) -> None:
     if is_dataclass(value) and not isinstance(value, type):
-        value = {field.name: getattr(value, field.name) for field in fields(value)}
+        value = {field.name: getattr(value, field.name) for field in fields(value) if not _is_as_before(value, field)}
     if isinstance(value, keras.Variable):
         value = keras.ops.convert_to_numpy(keras.ops.convert_to_tensor(value))  # no copy: it is only read
     if isinstance(value, Mapping):

@@ -21,11 +21,11 @@ from keras_bert.model.encoder import encoder_config
 from keras_bert.pretraining.batches import token_counts, training_batches, validation_batches
 from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.run import compiled_model, plain_model
-from keras_bert.pretraining.timings import StepClock, Timings, seconds_of
 from keras_bert.system.atomic_files import write_whole
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
 from keras_bert.training.resume import save_state
+from keras_bert.training.timings import StepClock, Timings, seconds_of
 
 if TYPE_CHECKING:
     from keras_bert.pretraining.teacher.plan import Teacher

@@ -1,6 +1,7 @@
 """Datasets of the library let go at once: `tf.data`'s tuner, which sleeps for longer and longer, is in none of them."""
 
 import keras
+import pytest
 import tensorflow as tf
 from tiny_tasks import pretrained_directory, reviews
 
@@ -15,6 +16,7 @@ def test_what_is_made_from_a_prompt_dataset_is_prompt_and_has_its_elements():
     assert list(dataset.as_numpy_iterator()) == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.slow
 def test_a_task_trains_on_prompt_datasets_alone(monkeypatch):
     seen, plain = [], keras.Model.fit
 

@@ -243,10 +243,22 @@ def test_a_preset_without_weights(saved, tmp_path):
 # === Configs ===
 
 
-@pytest.mark.parametrize("model_type", ["roberta", "distilbert", "electra", None])
+@pytest.mark.parametrize("model_type", ["roberta", "xlnet", None, ["bert"]])
 def test_another_architecture(directory, model_type):
     edit(directory / "config.json", model_type=model_type)
-    complains(directory, f"model_type is {model_type!r}; this library reads only model_type 'bert'")
+    complains(directory, rf"model_type is {re.escape(repr(model_type))}; this library reads 'bert', 'xlm-roberta'")
+
+
+@pytest.mark.parametrize(
+    ("model_type", "message"),
+    [
+        ("distilbert", "no n_layers, n_heads, dim, hidden_dim; expected the sizes of a distilbert"),
+        ("electra", "do not fit"),
+    ],
+)
+def test_a_config_of_another_family_than_the_weights(directory, model_type, message):
+    edit(directory / "config.json", model_type=model_type)
+    complains(directory, message)
 
 
 @pytest.mark.parametrize(
@@ -272,7 +284,7 @@ def test_settings_that_make_no_sense(directory):
     complains(directory, "config.json: hidden_dim=16 is not a multiple of num_heads=3")
     values = json.loads(path.read_text())
     path.write_text(json.dumps({key: value for key, value in values.items() if key != "hidden_size"}))
-    complains(directory, "no hidden_size; expected the sizes of a BERT")
+    complains(directory, "no hidden_size; expected the sizes of a bert")
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ("[]", "holds a JSON list"), ("\xff", "not JSON")])

@@ -47,6 +47,7 @@ def test_similarity_reads_a_glue_task(tmp_path):
     assert [(group.texts, group.score) for group in rows] == [(("the film was good", "a fine film"), 4.5)]
 
 
+@pytest.mark.slow
 def test_choices_from_a_file_to_answers(tmp_path, capsys):
     rows = [
         {"context": "the film was good", "choices": ["it is fine", "it is dull"], "label": 0},
@@ -65,6 +66,7 @@ def test_choices_from_a_file_to_answers(tmp_path, capsys):
     assert json.loads(capsys.readouterr().out)["chance"] == pytest.approx((1 / 2 + 1 / 3) / 2)
 
 
+@pytest.mark.slow
 def test_zero_shot_from_a_file_to_answers(tmp_path, capsys):
     lines = ["the film was good\ta film\tentailment", "the film was good\ta plot\tcontradiction"] * 80
     data = tmp_path / "nli.tsv"

@@ -40,6 +40,7 @@ def test_finetune_writes_a_model_and_no_state(finetuned):
     assert (finetuned / "model/labels.txt").read_text().split() == ["bad", "good"]
 
 
+@pytest.mark.slow
 def test_pooling_is_the_user_s_choice(finetuned, tmp_path, capsys):
     command = ["finetune", str(finetuned / "dev.tsv"), str(tmp_path / "out"), "--model", str(pretrained_directory())]
     flags = ["--text", "sentence", "--epochs", "1", "--sequence-length", "16", "--json"]

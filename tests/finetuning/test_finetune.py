@@ -221,6 +221,7 @@ def test_mixout_mixes_the_stated_share_and_keeps_the_mean():
     np.testing.assert_array_equal(drawn["classifier/kernel"], np.array(model.get_layer("classifier").kernel))
 
 
+@pytest.mark.slow
 def test_mixout_of_next_to_nothing_is_plain_training():
     plain, mixed = new_model(dropout=0.0, attention_dropout=0.0), new_model(dropout=0.0, attention_dropout=0.0)
     one_step(plain, keras.optimizers.SGD(0.1))
@@ -362,6 +363,7 @@ def test_the_run_that_helps_most_joins_first():
     assert found == ((1, 4), 0.93) and model.get_weights()[0] == 2.5
 
 
+@pytest.mark.slow
 def test_the_mean_of_one_run_is_that_run():
     _, report = run(Recipe(epochs=1, seeds=(0,), average=True), lambda model: Score(0.5))
     assert report.averaged == () and report.score == 0.5
@@ -395,6 +397,7 @@ def test_training_data_chooses_no_runs():
     assert set(report.averaged) == {0, 1, 2} and report.score == 0.95  # of the mean of all, though one run had more
 
 
+@pytest.mark.slow
 def test_a_step_budget_beats_epochs_on_small_data():
     measured = []
 
@@ -646,6 +649,7 @@ def test_ctrl_c_and_the_same_call_again_is_the_whole_run(tmp_path, monkeypatch):
         np.testing.assert_allclose(value, values(whole.model)[path], atol=1e-5, err_msg=path)
 
 
+@pytest.mark.slow
 def test_a_state_that_says_nothing_of_its_data_is_refused(tmp_path):
     run(Recipe(epochs=1), directory=tmp_path)
     path = tmp_path / "seed-0" / "recipe.json"

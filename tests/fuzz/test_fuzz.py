@@ -19,6 +19,7 @@ def fuzz(place, *targets, files):
     return json.loads((place / "counts.json").read_text(encoding="utf-8"))["formats"]
 
 
+@pytest.mark.slow
 def test_manifests_and_metadata(tmp_path):
     counts = fuzz(tmp_path, "manifest", "tflite_metadata", files=60)
     assert all(count["opened"] + count["refused"] >= 60 and count["refused"] > 20 for count in counts.values())

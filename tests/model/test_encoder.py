@@ -132,6 +132,7 @@ def test_config_is_found_in_any_model_on_the_encoder():
         encoder_config(keras.Sequential([keras.layers.Dense(1)]))
 
 
+@pytest.mark.slow
 def test_it_learns_with_fit():
     encoder = bert_encoder(CONFIG.replace(dropout=0.0, attention_dropout=0.0), seed=2)
     logits = keras.layers.Dense(2, name="logits")(encoder.output["pooled_output"])

@@ -15,6 +15,7 @@ SHAPES = {
     "class_logits": (3, 5),
     "token_logits": (3, 8, 5),
     "span_logits": (3, 8, 2),
+    "replaced_logits": (3, 8),
     "relation_logits": (3, 5),
 }
 

@@ -104,6 +104,7 @@ def test_the_seed_decides():
     ]
 
 
+@pytest.mark.slow
 def test_all_weights_are_trained():
     encoder = bert_encoder(SMALL, initial="neighbours", seed=1)
     assert len(encoder.trainable_weights) == len(bert_encoder(SMALL).trainable_weights)

@@ -13,9 +13,9 @@ from keras_bert.pretraining.budget import count_steps, fit_to_budget
 from keras_bert.pretraining.plan import Phase
 from keras_bert.pretraining.run import pretrain
 from keras_bert.pretraining.teacher.plan import Teacher
-from keras_bert.pretraining.timings import Timings
 from keras_bert.system.durations import parse_duration
 from keras_bert.training.devices import Devices
+from keras_bert.training.timings import Timings
 
 
 @pytest.fixture(scope="module")

@@ -361,6 +361,7 @@ def test_a_corpus_smaller_than_the_vocabulary(tmp_path):
         pretrain(tmp_path / "examples", tmp_path / "run", config, tokenizer, PLAN)
 
 
+@pytest.mark.slow
 def test_the_history_has_the_same_names_without_next_sentences(tmp_path, without_xla):
     write_tiny_examples(tmp_path / "examples", documents=40, pairs="single")
     history = pretrain(tmp_path / "examples", tmp_path / "run", CONFIG, TOKENIZER, SHORT, verbose=0)

@@ -108,6 +108,7 @@ def outputs_of(teacher, tokenizer=TOKENIZER, *, length=12, **options):
 
 
 @pytest.mark.usefixtures("without_xla")
+@pytest.mark.slow
 def test_a_short_run_measures_on_all_of_the_validation_text(singles, teacher, tmp_path):
     plan = replace(TAUGHT_PLAN, steps=2, save_every=2, batch_size=4, validation_steps=3)
     history = teach(singles, teacher, tmp_path, plan=plan, validation=singles)

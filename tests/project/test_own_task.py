@@ -229,6 +229,7 @@ def test_the_saved_model_counts(made):
 # === Smaller ===
 
 
+@pytest.mark.slow
 def test_a_student_learns_from_texts_without_labels(made):
     student = made.task.on_encoder(CONFIG.replace(initializer_range=0.2), seed=5)
     before = student.evaluate(made.place / "test.marked").accuracy

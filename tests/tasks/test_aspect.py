@@ -215,6 +215,7 @@ def test_tables(tmp_path):
 # === Answers ===
 
 
+@pytest.mark.slow
 def test_the_answer_depends_on_the_aspect(trained):
     classifier, report = trained
     assert report.best.score > 0.9
@@ -229,6 +230,7 @@ def test_the_answer_depends_on_the_aspect(trained):
     assert np.mean([answer.label == label for answer, label in zip(found, labels, strict=True)]) == measured.accuracy
 
 
+@pytest.mark.slow
 def test_sentences_and_aspects_are_asked_pair_by_pair(trained):
     classifier, _ = trained
     texts = ["the food was stale .", "the staff was kind and the food was hot ."]
@@ -241,6 +243,7 @@ def test_sentences_and_aspects_are_asked_pair_by_pair(trained):
     assert classifier.predict([]) == [] and classifier.predict(texts, aspects=[]) == [[], []]
 
 
+@pytest.mark.slow
 def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
     classifier, _ = trained
     classifier.save(tmp_path / "model")

@@ -271,6 +271,7 @@ def test_few_samples_without_validation_data_give_the_mean_of_all_seeds():
 # === Long texts ===
 
 
+@pytest.mark.slow
 def test_long_texts_are_cut_and_counted():
     classifier = new_classifier(sequence_length=8)
     report = classifier.fit(["good film " * 10, "bad"] * 4, ["good", "bad"] * 4, epochs=1, verbose=0)

@@ -40,6 +40,7 @@ def writer():
 # === From pairs to texts ===
 
 
+@pytest.mark.slow
 def test_it_learns_to_write(trained):
     task, report = trained
     assert report.metric == "log_likelihood" and report.best.score > -0.2
@@ -56,19 +57,20 @@ def test_it_learns_to_write(trained):
     assert "".join(task.stream("a b c")) == "c b a"
 
 
-def test_what_was_saved_writes_the_same(trained, tmp_path):
-    task, _ = trained
+def test_what_was_saved_writes_the_same(tmp_path):
+    task = writer()
+    task.fresh_heads = False
     task.save(tmp_path / "writer")
     opened = keras_bert.load_task(tmp_path / "writer")
     assert isinstance(opened, Seq2Seq) and not opened.fresh_heads
     assert (opened.sequence_length, opened.target_length, opened.keeps) == (16, 8, "start")
     for ours, theirs in zip(task.model.weights, opened.model.weights, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-    assert opened.predict("f e d") == task.predict("f e d") == "d e f"
+    assert opened.predict("f e d") == task.predict("f e d")
 
 
-def test_other_encoders_write_with_graphs_of_their_own(trained):
-    task, _ = trained
+def test_other_encoders_write_with_graphs_of_their_own():
+    task = writer()
     task.predict("a b")
     twin = task.on_encoder(task.config.replace(hidden_dim=16))
     assert twin.writer(Decoding())[0].config.hidden_dim == 16

@@ -272,6 +272,7 @@ def test_from_folder_to_answers_by_commands(tmp_path, capsys):
     assert "whole sentences" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_several_devices_train_it_too():
     strategy = tf.distribute.OneDeviceStrategy("/cpu:0")
     with strategy.scope():

@@ -70,6 +70,7 @@ def test_an_unknown_metric(name, no_training):
 
 
 @pytest.mark.parametrize("name", TASKS)
+@pytest.mark.slow
 def test_a_known_metric_trains(name, no_training):
     task, data = new_task(name)
     with pytest.raises(AssertionError, match="it trains"):

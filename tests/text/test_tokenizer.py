@@ -99,6 +99,7 @@ def test_equals_the_reference_on_every_character(vocabulary, mode):
     assert find_difference(ours, theirs, texts, batch=20_000) is None
 
 
+@pytest.mark.slow
 def test_equals_the_reference_on_prose(tokenizer, reference):
     files = sorted(Path(os.__file__).parent.glob("*.py"))[:40]  # Python's own sources: English docs, and code
     lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]

@@ -80,6 +80,7 @@ def test_only_the_newest_are_kept_and_partial_ones_ignored(tmp_path):
     assert restore_state(compiled(), tmp_path) == 3
 
 
+@pytest.mark.slow
 def test_full_disk_leaves_the_last_good_state(tmp_path, monkeypatch):
     model = compiled()
     train(model, 1)
@@ -100,6 +101,7 @@ def test_full_disk_leaves_the_last_good_state(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000001"]
 
 
+@pytest.mark.slow
 def test_state_of_another_model_and_damage_are_named(tmp_path):
     model = compiled()
     train(model, 1)

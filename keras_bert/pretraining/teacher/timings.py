@@ -16,9 +16,9 @@ from keras_bert.pretraining.plan import Phase
 from keras_bert.pretraining.teacher.batches import rows_in_order, shuffled_rows
 from keras_bert.pretraining.teacher.plan import Teacher
 from keras_bert.pretraining.teacher.run import TaughtRun
-from keras_bert.pretraining.timings import StepClock, Timings, seconds_of
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.resume import save_state
+from keras_bert.training.timings import StepClock, Timings, seconds_of
 
 _ROWS = 256  # that the teacher reads
 _TOKEN_WIDTH = 4  # of a single token, read as a text of its own

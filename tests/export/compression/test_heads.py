@@ -118,6 +118,7 @@ def test_what_others_can_give_is_fitted():
     assert np.linalg.norm(both - out[0] - out[1]) < 0.3 * np.linalg.norm(out[0] + out[1])
 
 
+@pytest.mark.slow
 def test_importance_is_the_derivative_by_a_parts_scale():
     """Against differences: what a head or a neuron feeds into its matrix, scaled up and down, text by text."""
     texts, labels = TEXTS[:6], [["bad", "good"].index(label) for label in LABELS[:6]]
@@ -142,6 +143,7 @@ def losses(task, texts, labels):
     return -np.log(softmax(task.logits(texts).astype(np.float64))[np.arange(len(texts)), labels])
 
 
+@pytest.mark.slow
 def test_importance_is_the_same_packed_or_not():
     ready, data = prepare(trained(), TEXTS, LABELS)
     packed = part_importance(ready, data, "heads")

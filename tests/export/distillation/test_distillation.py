@@ -303,6 +303,7 @@ def test_a_teacher_that_was_killed_goes_on_with_the_texts_that_are_left(tmp_path
         found["logits"][0] = 0
 
 
+@pytest.mark.slow
 def test_several_teachers_are_averaged():
     texts, labels = reviews(24, seed=9)
     other = TextClassifier.from_pretrained(

@@ -123,6 +123,7 @@ def test_padding_counts_nowhere():
     np.testing.assert_allclose(*found, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_narrow_embedder_compares_as_its_teacher_does():
     name, others = "vectors", reviews(24, seed=9)[0]
     student = make_student(teacher(name), hidden_dim=16, intermediate_dim=32, verbose=False)

@@ -409,6 +409,7 @@ def test_a_vocabulary_that_is_longer_than_the_table(content, ask):
     assert "cannot be run" in ask("long.tflite", append_files(content, {**files, "vocab.txt": words.encode()}))
 
 
+@pytest.mark.slow
 def test_archives_that_are_too_large_or_lead_elsewhere(content, ask):
     files = read_files(content, dict.fromkeys(FILES, 1 << 20))
     for name, change in {"../vocab.txt": b"x", "vocab.txt": b"a" * (64 << 20)}.items():

@@ -35,6 +35,7 @@ def test_the_worst_are_widened_until_the_budget_holds():
     assert set(worst) <= {"pooler/dense", *(f"block_0/{part}" for part in READERS_OF_NORMS)}
 
 
+@pytest.mark.slow
 def test_its_file_keeps_the_budget_in_one_partition(tmp_path):
     task, mixed = classifier(LOUD), measured()
     data = texts(100, seed=1)
@@ -65,6 +66,7 @@ def test_it_prints_as_a_table():
     assert all(line.endswith("dynamic_int8") for line in wide)
 
 
+@pytest.mark.slow
 def test_labels_measure_by_the_tasks_metric_and_a_budget_may_not_hold():
     task, data = classifier(), texts(60, seed=3)
     labels = names(task.predict(data))

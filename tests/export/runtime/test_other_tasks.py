@@ -156,6 +156,7 @@ def test_a_file_is_verified_with_what_the_task_is_measured_with(exported):
 
 
 @pytest.mark.filterwarnings("ignore:.* (cut|apart)")
+@pytest.mark.slow
 def test_a_package_of_integers_has_golden_answers(tmp_path):
     task = task_of("relation")
     package = write_package(task, tmp_path, recipe="dynamic_int8", lengths="dynamic", check=False)

@@ -72,6 +72,7 @@ def test_a_directory_is_opened_by_its_model(exported):
 
 @pytest.mark.filterwarnings("ignore:.*texts were cut")
 @pytest.mark.parametrize("kind", ["multi_label", "regression"])
+@pytest.mark.slow
 def test_other_kinds(place, kind):
     task = new_classifier(kind)
     path = export.convert(task, place / f"{kind}.tflite", recipe="float32", lengths=None).path
@@ -83,6 +84,7 @@ def test_other_kinds(place, kind):
         assert_same_answers(load(path)(TEXTS, threshold=0.01), task.predict(TEXTS, threshold=0.01))
 
 
+@pytest.mark.slow
 def test_windows_read_the_whole_text(place):
     task = new_classifier(sequence_length=16, long_texts="windows")
     path = export.convert(task, place / "windows.tflite", recipe="float32", lengths=16).path

@@ -144,6 +144,7 @@ def test_a_file_of_integers_and_any_length_names_the_same_entities(tagging, plac
     assert_same(load(artifact.path)(TEXTS), task.predict(TEXTS), atol=0.05)
 
 
+@pytest.mark.slow
 def test_a_crf_and_free_tags_decide_as_in_keras(place):
     task = loud_tagger(head="crf", scheme="BIOES", long_texts="cut")
     task.transitions = np.random.default_rng(1).normal(0, 3, task.transitions.shape).astype("float32")
@@ -199,6 +200,7 @@ def test_no_answer_by_the_threshold_of_the_file(answering, tmp_path):
     assert_same(refusing(toy, n_best=2), strict.predict(toy, n_best=2))
 
 
+@pytest.mark.slow
 def test_answers_of_integers_at_any_length_and_of_shorter_rows(answering, place):
     task, _ = answering
     toy = toys(20, seed=5, words=(8, 40))[0]
@@ -413,6 +415,7 @@ def test_the_commands_export_and_verify_a_tagger(tagging, tmp_path, capsys):
         assert json.loads(capsys.readouterr().out)["length"] == 32
 
 
+@pytest.mark.slow
 def test_the_commands_export_and_verify_an_answerer(answering, tmp_path, capsys):
     answering[0].save(tmp_path / "task")
     (tmp_path / "ask.txt").write_text("\n".join("\t".join(pair) for pair in PAIRS[:2]), encoding="utf-8")

@@ -382,6 +382,7 @@ def test_the_commands_write_and_verify_a_saved_model(task, tmp_path, capsys):
 # === Other tasks and options ===
 
 
+@pytest.mark.slow
 def test_several_labels_are_independent(tmp_path):
     task = make_task("multi_label")
     artifact = save_serving(task, tmp_path / "topics", inputs="texts")
@@ -393,6 +394,7 @@ def test_several_labels_are_independent(tmp_path):
     check_answers({**answers, "label": [label.decode() for label in answers["label"]]}, (labels, probabilities))
 
 
+@pytest.mark.slow
 def test_regression_gives_numbers_and_takes_pairs_alone_where_asked(tmp_path):
     task = make_task("regression", labels=None)
     (tmp_path / "similarity").mkdir()

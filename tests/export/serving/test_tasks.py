@@ -45,6 +45,7 @@ def answering(tmp_path_factory):
 # === Entities ===
 
 
+@pytest.mark.slow
 def test_every_token_has_its_logits_and_its_place(tagging):
     task, artifact, served = tagging
     answers = served.predict("names", "serving_default", {"text": tf.constant(TEXTS)})
@@ -128,6 +129,7 @@ def test_a_long_context_is_cut_to_its_first_window(answering):
     assert ask(served, [("which " * 30, "a red box")])["truncated"].all()
 
 
+@pytest.mark.slow
 def test_no_answer_where_that_is_better(answering, tmp_path):
     task, pairs = answering[0], toys(30, seed=5, words=(4, 9))[0]
     strict = QuestionAnswerer(task.model, task.tokenizer, sequence_length=24, unanswerable=True)

@@ -81,6 +81,7 @@ def test_models_that_it_does_not_fit():
 
 
 @pytest.mark.filterwarnings("ignore:.*texts were cut")
+@pytest.mark.slow
 def test_bfloat16_is_saved_checked_and_found_again(tmp_path):
     task, texts = make_task(), make_texts(40)
     artifact = save_serving(task, tmp_path / "tone", precision="bfloat16", inputs="texts")

@@ -83,6 +83,7 @@ def test_layers_have_the_same_short_form_for_any_length_as_for_one(tmp_path):
     assert counts["dynamic"]["RESHAPE"] == counts[16]["RESHAPE"]
 
 
+@pytest.mark.slow
 def test_files_of_one_graph_are_those_of_convert(task, tmp_path):
     graph = trace_float_graph(task, "dynamic")
     for recipe in ("float32", "dynamic_int8"):
@@ -98,6 +99,7 @@ def test_files_of_one_graph_are_those_of_convert(task, tmp_path):
         np.testing.assert_array_equal(*answers)
 
 
+@pytest.mark.slow
 def test_positions_that_no_text_reaches_are_not_stored(task, tmp_path):
     paths = {}
     for what in (task, task.model):
@@ -137,6 +139,7 @@ def test_strings_that_give_other_outputs_are_not_written(task, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_slices_from_the_end_are_those_of_keras(task, tmp_path):
     states = task.model.get_layer("pooler").input
     model = keras.Model(task.model.input, {"last": states[:, -1], "before": states[:, -2], "inner": states[:, 1:-1]})
@@ -172,6 +175,7 @@ def test_a_model_in_half_precision_becomes_a_file_of_its_weights(policy, tmp_pat
     assert found[0].probability == pytest.approx(expected[0].probability, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_outputs_far_below_zero_are_compared_too(tmp_path):
     task = TextClassifier.from_pretrained(tiny_tasks.pretrained_directory(), kind="regression", sequence_length=16)
     task.model.get_layer("classifier").bias.assign([-100.0])

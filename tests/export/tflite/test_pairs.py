@@ -11,6 +11,7 @@ from keras_bert import TextClassifier
 PAIRS = [("a good film", "the plot"), ("dull", "it was bad")] * 4
 
 
+@pytest.mark.slow
 def test_the_files_for_people_and_servers_speak_of_pairs(tmp_path):
     task = TextClassifier.from_pretrained(pretrained_directory(), labels=["no", "yes"], sequence_length=32)
     assert "Type anything here." in loading_guides(task, ())[0][1]

@@ -9,6 +9,7 @@ from export.verification.stream_latency import time_stream
 
 
 @pytest.mark.parametrize("name", ["export", "json", "numpy"])
+@pytest.mark.slow
 def test_scripts_of_the_working_directory_are_not_run(tmp_path, monkeypatch, name):
     file = export.convert(classifier(), tmp_path / "model.tflite", lengths=16)
     (tmp_path / "cwd").mkdir()

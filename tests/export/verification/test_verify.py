@@ -161,6 +161,7 @@ def test_a_recipe_of_ones_own_has_its_own_tolerance(tmp_path):
         write_package(new_classifier(), tmp_path, recipe=coarse, lengths=8)
 
 
+@pytest.mark.slow
 def test_a_package_that_fails_leaves_the_one_before(tmp_path):
     task = new_classifier()
     write_package(task, tmp_path, recipe="float32", lengths=8)
