@@ -16,6 +16,7 @@ SHAPES = {
     "token_logits": (3, 8, 5),
     "span_logits": (3, 8, 2),
     "relation_logits": (3, 5),
+    "replaced_logits": (3, 8),
 }
 
 
