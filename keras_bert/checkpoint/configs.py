@@ -74,7 +74,7 @@ class Settings:
 def read_huggingface(values: dict[str, Any], path: Path) -> Settings:
     """Return the settings in a Hugging Face `config.json`."""
     model_type = values.get("model_type", "bert")  # the oldest configs do not name it
-    if model_type not in FAMILIES:
+    if not isinstance(model_type, str) or model_type not in FAMILIES:
         raise CheckpointError(
             f"{path}: model_type is {model_type!r}; this library reads {', '.join(map(repr, FAMILIES))}. Choose a "
             "checkpoint of one of these families."
@@ -148,7 +148,7 @@ def _config(values: dict[str, Any], path: Path, format: str, family: Family) -> 
     missing = [family.spellings[ours] for ours in _REQUIRED if family.spellings[ours] not in values]
     if missing:
         raise CheckpointError(
-            f"{path}: no {name_list(missing)}; expected the sizes of a {family.model_type}. Is it this model's config?"
+            f"{path}: no {name_list(missing)}; expected the sizes of a model of the type {family.model_type!r}. Is it this model's config?"
         )
     known = _ACTIVATIONS[format]
     spelled = str(values.get(family.activation, "gelu"))
