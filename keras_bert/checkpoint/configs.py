@@ -148,7 +148,8 @@ def _config(values: dict[str, Any], path: Path, format: str, family: Family) -> 
     missing = [family.spellings[ours] for ours in _REQUIRED if family.spellings[ours] not in values]
     if missing:
         raise CheckpointError(
-            f"{path}: no {name_list(missing)}; expected the sizes of a {family.model_type}. Is it this model's config?"
+            f"{path}: no {name_list(missing)}; expected the sizes of a model of the type "
+            f"{family.model_type!r}. Is it this model's config?"
         )
     known = _ACTIVATIONS[format]
     spelled = str(values.get(family.activation, "gelu"))

@@ -6,7 +6,7 @@ in a TensorFlow graph for one batch; a test checks that both give the same rows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -81,8 +81,7 @@ class TokenizedTexts:
     cls_id: int = 2
     sep_id: int = 3
     pad_id: int = 0
-    # Earlier versions did not have it; while it is 1, what they noted of a run's texts still compares equal.
-    separators: int = field(default=1, metadata={"added": True})
+    separators: int = 1
 
     def __len__(self) -> int:
         return len(self.first_splits) - 1

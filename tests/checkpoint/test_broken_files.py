@@ -252,7 +252,7 @@ def test_another_architecture(directory, model_type):
 @pytest.mark.parametrize(
     ("model_type", "message"),
     [
-        ("distilbert", "no n_layers, n_heads, dim, hidden_dim; expected the sizes of a distilbert"),
+        ("distilbert", "no n_layers, n_heads, dim, hidden_dim; expected the sizes"),
         ("electra", "do not fit"),
     ],
 )
@@ -284,7 +284,7 @@ def test_settings_that_make_no_sense(directory):
     complains(directory, "config.json: hidden_dim=16 is not a multiple of num_heads=3")
     values = json.loads(path.read_text())
     path.write_text(json.dumps({key: value for key, value in values.items() if key != "hidden_size"}))
-    complains(directory, "no hidden_size; expected the sizes of a bert")
+    complains(directory, "no hidden_size; expected the sizes of a model of the type 'bert'")
 
 
 @pytest.mark.parametrize(("text", "message"), [("{", "is not JSON"), ("[]", "holds a JSON list"), ("\xff", "not JSON")])

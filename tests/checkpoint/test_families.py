@@ -156,5 +156,5 @@ def test_missing_sizes_are_named_as_the_file_spells_them(tmp_path):
     config = json.loads((directory / "config.json").read_text())
     del config["dim"], config["n_layers"]
     (directory / "config.json").write_text(json.dumps(config))
-    with pytest.raises(CheckpointError, match="no n_layers, dim; expected the sizes of a distilbert"):
+    with pytest.raises(CheckpointError, match="no n_layers, dim; expected .* of the type 'distilbert'"):
         load_encoder(directory)

@@ -17,6 +17,7 @@ SHAPES = {
     "span_logits": (3, 8, 2),
     "replaced_logits": (3, 8),
     "relation_logits": (3, 5),
+    "replaced_logits": (3, 8),
 }
 
 

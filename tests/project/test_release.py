@@ -102,6 +102,13 @@ def _measure_texts():
     generation_report(["a cat sat"], ["a cat sat"])
 
 
+def _learn_unigram():
+    from keras_bert.text.vocabulary import learn_vocabulary
+
+    Path("corpus.txt").write_text("a cat sat\n")
+    learn_vocabulary("corpus.txt", 30, kind="unigram", progress=False)
+
+
 def _import_beam():
     sys.modules.pop("keras_bert.pretraining.corpus.beam", None)
     importlib.import_module("keras_bert.pretraining.corpus.beam")
@@ -138,6 +145,7 @@ EXTRA_CALLS = {
     ("evaluate", "seqeval"): _call("keras_bert.tasks.tagging.metrics", "entity_report", [["B-X"]], [["B-X"]]),
     ("generate", "sacrebleu"): _measure_texts,
     ("generate", "rouge_score"): _measure_texts,
+    ("unigram", "sentencepiece"): _learn_unigram,
     ("plots", "matplotlib"): _call("keras_bert.visualize.view", "new_figure", 3, 3, "title"),
     ("quantize", "tensorflow_model_optimization"): _call("export.quantization.tfmot", "load_tfmot"),
     ("beam", "apache_beam"): _import_beam,

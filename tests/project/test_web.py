@@ -52,7 +52,7 @@ def require(*names):
 
 def run(command, *, directory, given=None):
     done = subprocess.run(
-        list(map(str, command)), cwd=directory, input=given, capture_output=True, text=True, timeout=120, check=False
+        list(map(str, command)), cwd=directory, input=given, capture_output=True, text=True, timeout=300, check=False
     )
     if done.returncode and "npm" in str(command) and UNREACHABLE.search(done.stderr):
         pytest.skip(f"npm cannot reach its registry: {done.stderr[:300]}")
