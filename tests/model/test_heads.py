@@ -17,7 +17,6 @@ SHAPES = {
     "span_logits": (3, 8, 2),
     "replaced_logits": (3, 8),
     "relation_logits": (3, 5),
-    "replaced_logits": (3, 8),
 }
 
 

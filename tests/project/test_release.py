@@ -126,13 +126,6 @@ def _compile_for(chips):
     target_shardings(read_target(chips))
 
 
-def _learn_unigram():
-    from keras_bert.text.vocabulary import learn_vocabulary
-
-    Path("corpus.txt").write_text("one two three", encoding="utf-8")
-    learn_vocabulary("corpus.txt", 10, kind="unigram", progress=False)
-
-
 def _call(module, name, *arguments):
     return lambda: getattr(importlib.import_module(module), name)(*arguments)
 
@@ -153,7 +146,6 @@ EXTRA_CALLS = {
     ("serve", "orjson"): _import_server,
     ("aot", "libtpu"): lambda: _compile_for("v5e"),
     ("aot-gpu", "jax_cuda12_plugin"): lambda: _compile_for("t4"),
-    ("unigram", "sentencepiece"): _learn_unigram,
     ("completion", "shtab"): _call("keras_bert.cli.commands.completion", "completion_script", None, "bash"),
 }
 
