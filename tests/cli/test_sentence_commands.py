@@ -21,6 +21,7 @@ def answers(capsys):
     return json.loads(capsys.readouterr().out)["answers"]
 
 
+@pytest.mark.slow
 def test_similarity_from_a_file_to_cosines(tmp_path, capsys):
     lines = ["the film was good\ta fine film\t4", "the film was good\tthe plot is dull\t1"] * 12
     data = tmp_path / "pairs.tsv"

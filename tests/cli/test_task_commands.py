@@ -119,6 +119,7 @@ def test_without_validation_a_tenth_is_held_out(finetuned, capsys, tmp_path):
 # === Other tasks ===
 
 
+@pytest.mark.slow
 def test_entities_from_a_file_to_answers(tmp_path, capsys):
     sentences = [["the", "film", "was", "good"], ["a", "dull", "plot"], ["it", "is", "the", "cast"]] * 30
     names = {"film": "B-THING", "plot": "B-THING", "cast": "B-THING"}

@@ -593,6 +593,7 @@ def test_the_state_of_another_run_is_refused(ended, tmp_path, changes, words):
         fit(ended[0], **changes | {"task": task})
 
 
+@pytest.mark.slow
 def test_other_batches_are_refused(tmp_path):
     run(Recipe(epochs=1), directory=tmp_path)
     with pytest.raises(ValueError, match="another run: batches changed. Delete"):

@@ -51,6 +51,7 @@ def test_loss_and_metrics_by_definition():
     assert reported["mlm_logits_accuracy"] == pytest.approx(hits, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_it_learns_with_fit():
     model = pretraining_model(CONFIG.replace(dropout=0.0), max_predictions=MASKED, seed=0)
     model.compile(bert_optimizer(3e-3, 120), **losses_and_metrics(model))

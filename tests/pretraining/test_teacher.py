@@ -260,6 +260,7 @@ def test_outputs_are_the_hidden_states_of_each_row_in_its_order(teacher):
 
 
 @pytest.mark.usefixtures("without_xla")
+@pytest.mark.slow
 def test_a_trimmed_vocabulary_meets_the_same_vectors(teacher, tmp_path):
     corpus = tmp_path / "corpus.txt"
     corpus.write_text("w1 w2 w2 w2 .\nw1 w3 .\n")

@@ -172,6 +172,7 @@ def _run(*words):
     return main([*map(str, words), "--json"])
 
 
+@pytest.mark.slow
 def test_a_command_that_imports_the_file(made, saved):
     command = [sys.executable, "-m", "keras_bert.cli", "--import", FILE, "predict", saved, "the dog barks and it sings"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

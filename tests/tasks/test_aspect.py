@@ -254,8 +254,8 @@ def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
     assert AspectClassifier.from_pretrained(tmp_path / "model", labels=None).predict(pairs) == classifier.predict(pairs)
 
 
-def test_what_has_no_aspect_is_refused(trained):
-    classifier, _ = trained
+def test_what_has_no_aspect_is_refused():
+    classifier = AspectClassifier.from_pretrained(pretrained_directory())
     with pytest.raises(TypeError, match="There is no aspect for 'the food'"):
         classifier.predict("the food")
     with pytest.raises(TypeError, match="Text 2 is 'the food'; expected a pair"):

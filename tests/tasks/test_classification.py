@@ -123,7 +123,7 @@ def pair_rows(count=16):
     return pairs, LABELS[::-1] * (count // 2)
 
 
-@pytest.mark.parametrize("kind", ["single_label", "regression"])
+@pytest.mark.parametrize("kind", ["single_label", pytest.param("regression", marks=pytest.mark.slow)])
 def test_a_model_of_pairs_takes_no_single_texts(kind, tmp_path):
     labels = LABELS if kind == "single_label" else None
     pairs, classes = pair_rows()
@@ -278,6 +278,7 @@ def test_long_texts_are_cut_and_counted():
     assert any("4 of 8 texts were cut to 8 tokens" in note for note in report.notes)
 
 
+@pytest.mark.slow
 def test_windows_see_the_whole_text():
     cut, windows = new_classifier(sequence_length=8), new_classifier(sequence_length=8, long_texts="windows")
     tail_a, tail_b = "a the film plot was it is very and it good", "a the film plot was it is very and it bad"

@@ -150,6 +150,7 @@ def test_packed_rows_train_on_the_same_loss():
     assert model._mean_loss(model.outputs(data.tokenized), data) == pytest.approx(sum(losses[True]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_plain_keras_after_compile():
     model = new_model()
     model.compile("sgd", jit_compile=False)

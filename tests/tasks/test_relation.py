@@ -307,6 +307,7 @@ def test_settings_are_checked(trained):
         RelationClassifier(bert_model(CONFIG, "classification", num_classes=5), tokenizer, labels=LABELS)
 
 
+@pytest.mark.slow
 def test_the_exported_file_has_three_inputs_and_the_same_answers(trained, tmp_path):
     export = pytest.importorskip("export")
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")

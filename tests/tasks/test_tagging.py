@@ -138,6 +138,7 @@ def test_saved_and_loaded_it_answers_the_same(trained, tmp_path):
     assert EntityTagger.from_pretrained(tmp_path / "model").labels == tagger.labels
 
 
+@pytest.mark.slow
 def test_plain_keras_after_compile():
     tagger = new_tagger()
     tagger.compile("sgd", jit_compile=False)

@@ -262,6 +262,7 @@ def distances(student, texts):
     return total
 
 
+@pytest.mark.slow
 def test_teachers_are_asked_once(tmp_path, monkeypatch):
     texts, labels = reviews(32, seed=8)
     options = {"losses": [Logits(), Hidden()], "epochs": 1, "cache": tmp_path / "cache", **FAST}

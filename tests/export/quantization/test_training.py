@@ -92,8 +92,8 @@ def assert_same_outputs(task, path, sentences, recipe=None):
     ("make", "recipe", "lengths"),
     [
         (classifier, "static_int8", (8, 16)),
-        (tagger, "static_int8", "dynamic"),
-        (classifier, "weight_int4", "dynamic"),
+        pytest.param(tagger, "static_int8", "dynamic", marks=pytest.mark.slow),
+        pytest.param(classifier, "weight_int4", "dynamic", marks=pytest.mark.slow),
         (classifier, "all_int4", (8, 16)),
         (classifier, MIXED, 16),
     ],

@@ -70,6 +70,7 @@ def test_every_token_has_its_logits_and_its_place(tagging):
     assert "in the order of `token_logits`" in page and "`starts` and `ends`" in page
 
 
+@pytest.mark.slow
 def test_ids_give_the_tokens_logits(tagging):
     task, artifact, served = tagging
     assert [signature.name for signature in artifact.signatures] == ["serving_default", "from_ids"]
