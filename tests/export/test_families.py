@@ -85,10 +85,11 @@ def test_smaller_models(tasks, name):
     student = export.make_student(task, hidden_dim=16, num_heads=2, intermediate_dim=32, verbose=False)
     export.distill(task, student, TEXTS, LABELS, epochs=1, batch_size=8, verbose=0)
     assert student.config.position_offset == task.config.position_offset
-    trimmed, report = export.trim_vocabulary(task, TEXTS, held_out=TEXTS)
-    assert report.same == len(TEXTS)
+    few = TEXTS[:2]
+    trimmed, report = export.trim_vocabulary(task, few, held_out=few, keep_characters=False)
+    assert report.same == len(few)
     assert report.after < report.before
-    np.testing.assert_allclose(probabilities(trimmed.predict(TEXTS)), probabilities(task.predict(TEXTS)), atol=1e-6)
+    np.testing.assert_allclose(probabilities(trimmed.predict(few)), probabilities(task.predict(few)), atol=1e-6)
     shorter, _ = export.remove_neurons(task, TEXTS, LABELS, share=0.5, verbose=False)
     pruned, _ = export.prune(task, TEXTS, LABELS, epochs=2, batch_size=8, verbose=0)
     for smaller in (student, shorter, pruned):
