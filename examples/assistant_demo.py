@@ -1,6 +1,6 @@
 """The whole mission in one script: weights → fine-tune → distill, quantize → SavedModel, TFLite, report → an answer.
 
-    make demo                                              # under four minutes on 2 cores, with installation
+    make demo                                              # about five minutes on 2 cores
     python examples/assistant_demo.py --text "wake me at seven"
 
 Fine-tunes MiniLM (6 layers, 23 million parameters) on the bundled commands to a phone assistant, lets `export.deploy`
@@ -49,7 +49,7 @@ def candidates(smoke, seed):
         name="student", learning_rate=5e-4, epochs=1 if smoke else 6, evaluations=1, patience=None, seeds=(seed,)
     )
     # With copies of each command in other words, which the teacher labels.
-    copies = 0 if smoke else 6
+    copies = 0 if smoke else 8
     tiny = export.ModelPlan(name="tiny-en", stage="distill", encoder="tiny-en", copies=copies, training=training)
     return [
         *(export.Candidate(recipe=recipe) for recipe in ("float32", "dynamic_int8", "all_int4")),
@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--model", default="all-MiniLM-L6-v2", help="a directory or name with pretrained weights")
     parser.add_argument("--output", type=Path, default=Path("demo_output"), help="where the exported files go")
     parser.add_argument("--budget", type=float, default=0.03, help="how much accuracy may be lost")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--smoke", action="store_true", help="a few steps on a part of the data, to see that it runs")
     arguments = parser.parse_args()

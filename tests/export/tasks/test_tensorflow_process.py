@@ -45,7 +45,11 @@ def test_files_are_those_of_tensorflow(tmp_path):
     for text in printed:
         assert "The recipe 'static_int8' needs calibration data" in text.splitlines()[-1]
     ours, theirs = (
-        {path.relative_to(tmp_path / name) for path in (tmp_path / name).rglob("*") if path.is_file()}
+        {
+            path.relative_to(tmp_path / name)
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file() and ".work" not in path.parts  # which files a search tries goes by their measured times
+        }
         for name in ("jax", "tensorflow")
     )
     assert ours == theirs
