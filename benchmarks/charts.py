@@ -1,14 +1,19 @@
-"""Draws the charts of this directory's README from the README's own tables, so that every number stands in one place.
+"""Draws the charts of this directory from the results files, so that every number stands in one place.
 
-    python benchmarks/charts.py            # seconds; writes benchmarks/charts/*.svg, which are committed
+    make results                # or python benchmarks/charts.py: benchmarks/charts/*.svg, which are committed
 
-Takes the Markdown, gives SVG files. Needs matplotlib (`pip install "keras-bert-edge[plots]"`). A chart that names a
-heading, a row or a column that the README does not have is an error: a table cannot change without its chart.
+Takes the runs of a file, gives SVG files. Needs matplotlib (`pip install "keras-bert-edge[plots]"`). A chart of a
+column that the data do not have is an error: results cannot change without their charts.
 """
 
-import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from claims import column, row
+from result_tables import best_number
+from results_files import Run, part, read_all
 
 HERE = Path(__file__).parent
 OURS, OTHERS, INK = "#d9480f", "#adb5bd", "#212529"
@@ -16,101 +21,60 @@ OURS, OTHERS, INK = "#d9480f", "#adb5bd", "#212529"
 
 @dataclass(frozen=True)
 class Chart:
-    """Bars for the rows of a table, or for the columns of one row.
+    """Bars for the contenders of a run.
 
     Args:
-        file: What to call the picture.
+        name: What to call the picture.
         title: What stands over it.
-        heading: How the table's section begins.
-        column: The column whose numbers are drawn; `None` draws the columns of `row`.
-        row: With `column=None`: how the row begins.
-        names: Rows, or columns, to draw, as the table names them; `None` takes all rows.
-        table: Which table of the section, from 0.
-        log: Whether the scale is logarithmic.
+        file: The results file.
+        values: Takes the run, gives the numbers by contender.
+        part: Which run of the file.
+        more: Whether more is better, of repetitions, too.
     """
 
-    file: str
+    name: str
     title: str
-    heading: str
-    column: str | None = None
-    row: str | None = None
-    names: tuple[str, ...] | None = None
-    table: int = 0
-    log: bool = False
+    file: str
+    values: Callable[[Run], dict[str, Any]]
+    part: str | None = None
+    more: bool = True
 
 
 CHARTS = (
-    Chart("tokenizer", "Tokenizing English prose, MB/s (more is better)", "Tokenizer", column="MB/s"),
+    Chart("tokenizer", "Tokenizing English prose, MB/s", "tokenizer", column("MB/s")),
     Chart(
         "pretraining",
-        "Pretraining on short paragraphs, real tokens per second (more is better)",
-        "Pretraining",
-        row="short",
-        names=("ours packed", "ours padded", "keras-hub", "transformers"),
+        "Pretraining on short paragraphs, real tokens per second",
+        "pretraining",
+        row(None, rows="short"),
+        "speed",
+    ),
+    Chart("finetuning", "Fine-tuning MiniLM on SST-2, examples per second", "finetuning", column("examples/s")),
+    Chart("student_size", "A classifier's file, MB", "teacher_to_student", column("MB", first="file"), more=False),
+    Chart(
+        "student_time",
+        "A text of SST-2 at its own length, ms",
+        "teacher_to_student",
+        column("ms", first="file"),
+        more=False,
     ),
     Chart(
-        "finetuning", "Fine-tuning MiniLM on SST-2, examples per second (more is better)", "Fine-tuning", "examples/s"
+        "inference",
+        "A text of SST-2 at its own length, ms on one thread",
+        "inference_wall",
+        column("own length, ms"),
+        "1 thread",
+        more=False,
     ),
-    Chart("student_size", "A classifier's file, MB (less is better)", "Teacher to student", "MB"),
-    Chart("student_time", "A text of SST-2 at its own length, ms (less is better)", "Teacher to student", "ms"),
-    Chart(
-        "inference", "A text of SST-2 at its own length, ms on one thread (less is better)", "Inference", "own length"
-    ),
-    Chart("inference_size", "The same files, MB (less is better)", "Inference", "MB"),
+    Chart("inference_size", "The same files, MB", "inference_wall", column("MB"), "1 thread", more=False),
 )
 
 
-# === The tables ===
-
-
-def read_tables(text: str, heading: str) -> list[list[dict[str, str]]]:
-    """The tables of the section whose heading begins so: a list of rows each, by the names of the columns.
-
-    Example:
-        >>> read_tables("## Speed: x\\n\\n| | ms |\\n|---|---|\\n| ours | 1.5 |\\n", "Speed")
-        [[{'': 'ours', 'ms': '1.5'}]]
-    """
-    sections = [part for part in re.split(r"(?m)^## ", text)[1:] if re.match(re.escape(heading) + r"[:\s]", part)]
-    if len(sections) != 1:
-        raise ValueError(f"{len(sections)} sections begin with {heading!r}; expected one.")
-    tables = re.findall(r"(?m)(?:^\|.*\|[ ]*\n?)+", sections[0])
-    return [_rows(table.strip().splitlines()) for table in tables]
-
-
-def _rows(lines):
-    names, _, *rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines]
-    return [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def first_number(cell: str) -> float:
-    """The number that a cell begins with, whatever is bold or stands behind it.
-
-    Example:
-        >>> first_number("**1,595** (1.9×)")
-        1595.0
-    """
-    found = re.match(r"\**\s*([\d,]+(?:\.\d+)?)", cell)
-    if found is None:
-        raise ValueError(f"{cell!r} does not begin with a number.")
-    return float(found.group(1).replace(",", ""))
-
-
-def values(chart: Chart, text: str) -> dict[str, float]:
+def values(chart: Chart, runs: list[Run]) -> dict[str, float]:
     """What a chart draws, by name."""
-    table = read_tables(text, chart.heading)[chart.table]
-    first = next(iter(table[0]))
-    if chart.column is None:
-        (row,) = (row for row in table if row[first].startswith(chart.row))
-        return {name: first_number(row[name]) for name in chart.names}
-    cells = {_plain(row[first]): row[chart.column] for row in table}
-    return {name: first_number(cells[name]) for name in chart.names or cells}
-
-
-def _plain(name):
-    return re.sub(r"[`*]", "", name).split(": ")[0]
-
-
-# === The pictures ===
+    pick = max if chart.more else min
+    found = chart.values(part(runs, chart.part))
+    return {name: best_number(value, pick) for name, value in found.items()}
 
 
 def draw(chart: Chart, numbers: dict[str, float], path: Path) -> None:
@@ -121,14 +85,15 @@ def draw(chart: Chart, numbers: dict[str, float], path: Path) -> None:
     from matplotlib.figure import Figure
 
     # Text stays text, and the same numbers give the same file.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.file, "font.family": "sans-serif"}):
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": chart.name, "font.family": "sans-serif"}):
         figure = Figure(figsize=(8, 0.7 + 0.34 * len(numbers)), layout="constrained")
         axes = figure.subplots()
         names = list(numbers)[::-1]
         colours = [OURS if name.startswith(("ours", "student")) else OTHERS for name in names]
-        bars = axes.barh(names, [numbers[name] for name in names], color=colours, log=chart.log, height=0.72)
-        axes.bar_label(bars, [f"{numbers[name]:,g}" for name in names], padding=4, color=INK, fontsize=9)
-        axes.set_title(chart.title, loc="left", fontsize=11, color=INK)
+        bars = axes.barh(names, [numbers[name] for name in names], color=colours, height=0.72)
+        axes.bar_label(bars, [label(numbers[name]) for name in names], padding=4, color=INK, fontsize=9)
+        better = "more" if chart.more else "less"
+        axes.set_title(f"{chart.title} ({better} is better)", loc="left", fontsize=11, color=INK)
         axes.margins(x=0.12)
         axes.spines[["top", "right", "bottom"]].set_visible(False)
         axes.tick_params(axis="y", length=0, colors=INK, labelsize=9)
@@ -136,14 +101,27 @@ def draw(chart: Chart, numbers: dict[str, float], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None})
 
 
-def main():
-    text = (HERE / "README.md").read_text(encoding="utf-8")
-    (HERE / "charts").mkdir(exist_ok=True)
+def label(number: float) -> str:
+    """A number as a bar has it: four digits."""
+    return f"{number:,.0f}" if number >= 1000 else f"{number:.4g}"
+
+
+def shows(picture: str, numbers: dict[str, float]) -> bool:
+    """Whether the text of a picture has all names and numbers."""
+    return all(f">{text}</text>" in picture for name, value in numbers.items() for text in (name, label(value)))
+
+
+def write_charts(results: dict[str, list[Run]], directory: Path = HERE / "charts") -> list[Path]:
+    """Draw what has changed; what shows the same numbers stays, whichever version of matplotlib drew it."""
+    directory.mkdir(exist_ok=True)
+    written = []
     for chart in CHARTS:
-        path = HERE / "charts" / f"{chart.file}.svg"
-        draw(chart, values(chart, text), path)
-        print(path)
+        path, numbers = directory / f"{chart.name}.svg", values(chart, results[chart.file])
+        if not (path.exists() and shows(path.read_text(encoding="utf-8"), numbers)):
+            draw(chart, numbers, path)
+            written.append(path)
+    return written
 
 
 if __name__ == "__main__":
-    main()
+    print(*write_charts(read_all()), sep="\n")

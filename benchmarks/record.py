@@ -1,30 +1,81 @@
-"""What every results file says of a run: commit, date, command, machine and versions."""
+"""What every results file says of a run: commit, date, command, machine and versions; and how a run gets into its file.
+
+A script calls `write_run` at its end. Where the results are of another form, it takes `provenance` and writes the file
+by itself. `results_files.py` has the schema.
+"""
 
 import datetime
+import functools
 import importlib.metadata
+import json
 import os
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
 
 
 def provenance(*packages: str) -> dict[str, Any]:
-    """Return what a reader needs to repeat a measurement; `packages` are those whose versions matter."""
+    """Return what a reader needs to repeat a measurement; `packages` are those whose versions matter, if installed."""
     return {
         "commit": commit(),
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": command(sys.argv),
         "machine": machine(),
         "versions": {"python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in packages},
+        | {name: found for name in packages if (found := _version(name)) is not None},
     }
 
 
+def write_run(
+    path: Path, results: Any, *, packages: Sequence[str] = (), part: str | None = None, **facts: Any
+) -> dict[str, Any]:
+    """Put a run into a results file and return it.
+
+    Args:
+        path: The file. It holds `{"runs": [...]}`; a run of the same part is replaced, the others stay.
+        results: Rows of a table, or tables by caption. A list of numbers is the repetitions of a measurement.
+        packages: Whose versions matter.
+        part: Which of the script's measurements this is, where it has several.
+        facts: What else belongs to the run, such as `seeds`, `contenders`, `settings`.
+    """
+    about = {} if part is None else {"part": part}
+    run = {**about, **provenance(*packages), **facts, "results": results}
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"runs": []}
+    others = [one for one in found.get("runs", [found]) if one.get("part") != part]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"runs": [*others, run]}, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    path.write_text(text + "\n", encoding="utf-8")
+    return run
+
+
+def command(words: Sequence[str]) -> str:
+    """Return a command as others would type it: no absolute paths.
+
+    Example:
+        >>> command(["/project/benchmarks/x.py", "--data", "/home/me/data", "--peer-python", "/venv/bin/python"])
+        'python benchmarks/x.py --data DIR --peer-python PEER_PYTHON'
+    """
+    script, *rest = words
+    shown, flag = [f"benchmarks/{Path(script).name}" if Path(script).suffix == ".py" else script], ""
+    for word in rest:
+        name, _, value = word.partition("=")
+        if Path(word).is_absolute():
+            word = "DIR" if flag in ("", "data") else flag.upper().replace("-", "_")
+        elif Path(value).is_absolute():
+            word = f"{name}={Path(value).name}"
+        flag = word.removeprefix("--") if word.startswith("--") else flag
+        shown.append(word)
+    return shlex.join(["python", *shown])
+
+
+@functools.cache
 def commit() -> str | None:
     """Return the commit of the code, with a plus sign where files differ from it; `None` outside a repository."""
 
@@ -35,6 +86,9 @@ def commit() -> str | None:
     found = ask("rev-parse", "--short=10", "HEAD")
     changed = ask("status", "--porcelain", "--untracked-files=no", "--", "keras_bert", "export", "benchmarks/*.py")
     return found + "+" * bool(changed) or None
+
+
+commit()  # when the script begins: files may change while it runs
 
 
 def machine() -> dict[str, Any]:
@@ -49,3 +103,17 @@ def machine() -> dict[str, Any]:
         "used": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} cannot be written as JSON.")

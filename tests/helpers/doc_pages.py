@@ -2,8 +2,8 @@
 
 Takes Markdown, gives values. `<!-- run -->` before a Python block means that it runs and prints the `text` block behind
 it, and before a `bash` block that its commands run; `<!-- file: NAME.py -->`, that the block is a file of that name,
-which later blocks import; `<!-- measured -->` before a paragraph or a table, that its numbers stand in
-`benchmarks/README.md`.
+which later blocks import; `<!-- measured -->` before a paragraph or a table, that its numbers stand on
+a page of `benchmarks/`.
 """
 
 import re

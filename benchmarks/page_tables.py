@@ -1,0 +1,218 @@
+"""Tables that pages make of a run: columns with ratios, and rows from data of another form."""
+
+from collections.abc import Callable, Sequence
+
+from result_tables import Row, Table, best_number, tables_of
+from results_files import Run, data
+
+LEAST, MOST = min, max
+
+
+def compared(column: str, *, ours: str = "ours", more: bool = True) -> Callable[[Run], list[Table]]:
+    """Rows of contenders, with how many times as good as each the row `ours` is in one column."""
+
+    def make(run: Run) -> list[Table]:
+        rows: list[Row] = run["results"]
+        first = next(iter(rows[0]))
+        best = MOST if more else LEAST
+        (own,) = (best_number(row[column], best) for row in rows if row[first] == ours)
+        found = []
+        for row in rows:
+            theirs = best_number(row[column], best)
+            ratio = own / theirs if more else theirs / own
+            found.append({**row, "ours is better by": None if row[first] == ours else f"{ratio:.2f}×"})
+        return [Table("", found, {column: best})]
+
+    return make
+
+
+def divided(upper: str, lower: str, name: str) -> Callable[[Run], list[Table]]:
+    """Rows with the quotient of two columns."""
+
+    def make(run: Run) -> list[Table]:
+        rows = [{**row, name: f"{row[upper] / row[lower]:.1f}×"} for row in run["results"]]
+        return [Table("", rows)]
+
+    return make
+
+
+def encoder(run: Run) -> list[Table]:
+    found = tables_of(data(run))
+    step = next(table for table in found if table.caption == "Training step, s")
+    ours, hub = (min(value for value in row.values() if isinstance(value, float)) for row in step.rows)
+    return [*found, Table("Training step", [{"keras-hub's best / ours": f"{hub / ours:.2f}×"}])]
+
+
+def pretraining(run: Run) -> list[Table]:
+    if run.get("part") != "speed":
+        return tables_of(data(run))
+    rows = []
+    for row in run["results"]:
+        ours = max(value for name, value in row.items() if name.startswith("ours"))
+        peers = {name: value for name, value in row.items() if name != "rows" and not name.startswith("ours")}
+        rows += [
+            {"rows": row["rows"], "contender": name, "tokens/s": value} for name, value in row.items() if name[0] == "o"
+        ]
+        rows += [
+            {"rows": row["rows"], "contender": name, "tokens/s": value, "ours is better by": f"{ours / value:.2f}×"}
+            for name, value in peers.items()
+        ]
+    return [Table("", rows)]
+
+
+def sampled_softmax(run: Run) -> list[Table]:
+    if run.get("part") == "speed":
+        rows = []
+        for row in run["results"]:
+            faster = {
+                name.replace(", ms", " faster"): f"{row['full, ms'] / value:.2f}×"
+                for name, value in row.items()
+                if "negatives" in name
+            }
+            rows.append({**row, **faster})
+        return [Table("", rows)]
+    full = run["results"][0]["perplexity"]
+    return [Table("", [{**row, "to full": f"{row['perplexity'] / full - 1:+.1%}"} for row in run["results"]])]
+
+
+def quantization(run: Run) -> list[Table]:
+    base = run["results"][0]["score, %"]
+    rows = [{**row, "points to float": f"{row['score, %'] - base:+.1f}"} for row in run["results"]]
+    rows[0]["points to float"] = ""
+    return [Table("", rows, decimals={"score, %": 1})]
+
+
+def teacher_to_student(run: Run) -> list[Table]:
+    if run.get("part"):
+        return tables_of(data(run))
+    teacher, rows = run["results"][0], []
+    for row in run["results"]:
+        ratios = {
+            "smaller": f"{teacher['MB'] / row['MB']:.1f}×",
+            "faster": f"{teacher['ms'] / row['ms']:.1f}×",
+            "of the teacher's accuracy": f"{row['accuracy, %'] / teacher['accuracy, %']:.1%}",
+        }
+        rows.append({**row, **(ratios if row is not teacher else {})})
+    return [Table("", rows, decimals={"MB": 2, "ms": 2, "accuracy, %": 2})]
+
+
+def distillation(run: Run) -> list[Table]:
+    return compared("s an epoch", more=False)(run) if run["part"] == "speed" else tables_of(data(run))
+
+
+def tflite_recipes(run: Run) -> list[Table]:
+    return [Table("", run["results"], {"ms": LEAST}, {"cosine": 4})]
+
+
+def generation_export(run: Run) -> list[Table]:
+    keras = run["results"][0]["tokens/s"]
+    return [Table("", [{**row, "times Keras": f"{row['tokens/s'] / keras:.1f}×"} for row in run["results"]])]
+
+
+def inference(run: Run) -> list[Table]:
+    """Rows of the script: milliseconds at each length, and on the dev texts at their own lengths."""
+    rows = [
+        {
+            "contender": row["name"],
+            "threads": row["threads"],
+            **{f"{length} tokens, ms": value for length, value in zip(run["lengths"], row["ms"], strict=True)},
+            "own length, ms": row["dev_ms"],
+            "accuracy, %": 100 * row["accuracy"],
+            "same, %": 100 * row["agreement"],
+            "cosine": row["cosine"],
+            "MB": row["bytes"] / 1e6,
+            "partitions": row.get("partitions"),
+        }
+        for row in run["results"]
+    ]
+    places = {name: 2 for name in rows[0] if name.endswith("ms")}
+    return [Table("", rows, decimals={**places, "accuracy, %": 2, "same, %": 1, "cosine": 4, "MB": 1})]
+
+
+def saved_model(run: Run) -> list[Table]:
+    rows = [
+        {
+            "contender": {"ort": "ONNX Runtime"}.get(name, f"SavedModel, {name}"),
+            "processor s for 1,000 texts": row["cpu_s_per_1000"],
+            "accuracy, %": 100 * row["accuracy"],
+            "same, %": 100 * row["same"],
+            "largest difference": row["largest_difference"],
+        }
+        for name, row in run["results"].items()
+    ]
+    return [Table("", rows, decimals={"processor s for 1,000 texts": 2, "accuracy, %": 2, "same, %": 1})]
+
+
+def serving(run: Run) -> list[Table]:
+    about, loads = [], []
+    for name, row in run["results"].items():
+        about.append(
+            {
+                "server": name,
+                "first answer, s": row["first_answer_s"],
+                "memory at the start, MB": row["start"]["rss_mb"],
+                "after the load, MB": row["after"]["rss_mb"],
+                "accuracy, %": 100 * row["accuracy"],
+                "processor s for 1,000 texts in batches of 32": row["cpu_s_per_1000_in_32s"],
+            }
+        )
+        loads += [
+            {
+                "server": name,
+                "clients": load["clients"],
+                "requests/s": load["requests_per_second"],
+                "p50, ms": load["p50_ms"],
+                "p99, ms": load["p99_ms"],
+                "wrong or lost": load["wrong"] + load["lost"],
+                "processor s for 1,000 texts": load["cpu_s_per_1000"],
+            }
+            for load in row["load"]
+        ]
+    return [Table("", about, decimals={"accuracy, %": 1}), Table("Under load", loads)]
+
+
+def pretraining_ablation(run: Run) -> list[Table]:
+    return [
+        Table(
+            "",
+            [
+                {
+                    "variant": run["variant"],
+                    "size": run["size"],
+                    "steps": run["steps"],
+                    "seed": run["seed"],
+                    "loss on held-out text": run["curve"]["validation_mlm_loss"][-1],
+                    "next sentence right": run["curve"]["validation_nsp_accuracy"][-1],
+                    "processor s": run["processor_seconds"],
+                }
+            ],
+            decimals={"loss on held-out text": 3},
+        )
+    ]
+
+
+def pretraining_gain(run: Run) -> list[Table]:
+    names = ("task", "start", "size", "rate", "seed", "held_out", "test", "processor_seconds")
+    return [Table("", [{name.replace("_", " "): run.get(name) for name in names}])]
+
+
+def merged(tables: Sequence[Table]) -> list[Table]:
+    """Tables with the same caption and columns become one: of files whose runs are rows."""
+    found: dict[tuple[str, ...], Table] = {}
+    for table in tables:
+        key = (table.caption, *table.columns)
+        if key in found:
+            first = found[key]
+            table = Table(first.caption, [*first.rows, *table.rows], first.best, first.decimals)
+        found[key] = table
+    return list(found.values())
+
+
+EXAMPLES = compared("examples/s")
+
+
+def peers(run: Run) -> list[Table]:
+    """A comparison of trainings: with a ratio where the speed was measured beside a peer."""
+    rows = run["results"]
+    fast = len(rows) > 1 and all("examples/s" in row and "contender" in row for row in rows)
+    return EXAMPLES(run) if fast else tables_of(data(run))

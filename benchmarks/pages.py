@@ -1,0 +1,407 @@
+"""What stands on the page of each results file beside its command: a title, the setup, tables and how to read them.
+
+`PAGES` has an entry for each file that deserves words. A file without one gets a page all the same: its name as the
+title, the first line of its script as the setup, and whatever tables its data make. An entry with `tables` is a
+function from the runs of the file to tables; it may add columns, such as ratios. Readings have no numbers of results:
+those are in the tables, where `render.py` puts them from the data.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from page_tables import (
+    EXAMPLES,
+    compared,
+    distillation,
+    divided,
+    encoder,
+    generation_export,
+    inference,
+    peers,
+    pretraining,
+    pretraining_ablation,
+    pretraining_gain,
+    quantization,
+    sampled_softmax,
+    saved_model,
+    serving,
+    teacher_to_student,
+    tflite_recipes,
+)
+from result_tables import Table, tables_of
+from results_files import Run, data
+
+ROOT = Path(__file__).parents[1]
+GROUPS = ("Text", "Training", "Tasks", "Small and fast", "Serving", "Writing", "More")
+
+
+@dataclass(frozen=True)
+class Page:
+    """The words of a page.
+
+    Args:
+        title: What was measured.
+        setup: Data, sizes and how it was done; what does not follow from the command.
+        reading: At most three sentences.
+        group: Which part of the list of pages it belongs to.
+        tables: Makes the tables of a run; by default its data become tables as they are.
+        code: What the result depends on, as paths; a change there makes it older.
+        charts: Names of the charts on the page.
+    """
+
+    title: str
+    setup: str
+    reading: str = ""
+    group: str = "More"
+    tables: Callable[[Run], Sequence[Table]] | None = None
+    code: tuple[str, ...] = ("keras_bert", "export")
+    charts: tuple[str, ...] = ()
+
+    def tables_of(self, run: Run) -> Sequence[Table]:
+        """The tables of one run."""
+        return tables_of(data(run)) if self.tables is None else self.tables(run)
+
+
+def page_of(name: str, runs: list[Run]) -> Page:
+    """The page of a file; one made of its script where nobody wrote any."""
+    if name in PAGES:
+        return PAGES[name]
+    script = re.match(r"python (benchmarks/\w+\.py)", runs[0]["command"])
+    path = ROOT / script[1] if script else None
+    about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path and path.is_file() else None
+    first = next((line for line in (about or "").splitlines() if line and not line.startswith("python ")), "")
+    return Page(name.replace("_", " ").capitalize(), first)
+
+
+# === The pages ===
+
+MINILM = "MiniLM (6 layers, width 384)"
+SST2 = "SST-2, 872 dev texts"
+AGAINST = (
+    "Both train from the same weights on the same examples in the same batches with the same schedule; the speed is "
+    "that of the last pass, in which nothing is compiled any more."
+)
+TASKS = ("keras_bert/tasks", "keras_bert/finetuning", "keras_bert/training", "keras_bert/model")
+PAGES = {
+    "tokenizer": Page(
+        "Tokenizer",
+        "English Wikipedia prose through `tf.data`; contenders take turns, the best of five rounds counts. "
+        "`differ` counts paragraphs whose ids are not those of `tokenizers`.",
+        "keras-hub's differences are accents, which it keeps.",
+        "Text",
+        compared("MB/s"),
+        ("keras_bert/text",),
+        ("tokenizer",),
+    ),
+    "unigram_tokenizer": Page(
+        "Unigram tokenizer",
+        "Models learned by the library, read by it, by SentencePiece and by `tokenizers`, on the same texts.",
+        "Where texts differ from SentencePiece, both cuts have the same score.",
+        "Text",
+        code=("keras_bert/text",),
+    ),
+    "corpus": Page(
+        "Text to pretraining examples",
+        "English Wikipedia prose into next-sentence examples of 128 tokens, beside the algorithm of the original "
+        "`create_pretraining_data` (Python tokenizer, everything in memory).",
+        "Memory does not grow with the text.",
+        "Text",
+        lambda run: compared("MB/s")(run) if run["part"] == "speed" else tables_of(data(run)),
+        ("keras_bert/pretraining/corpus", "keras_bert/text"),
+    ),
+    "mediapipe_tokenizer": Page(
+        "MediaPipe's tokenizer",
+        "MediaPipe's `TextClassifier` and `TextEmbedder` open the exported files, but split texts with a simpler "
+        "tokenizer. Characters, alone and inside a word, whose ids differ from BERT's: as they are, and after the app "
+        "has normalized the text (lower case, NFD, no marks or control characters, one kind of space).",
+        "After normalizing, what is left are signs of rare scripts. It always lowercases ASCII: for cased models use "
+        "the tokenizers under `examples/android` and `examples/web`.",
+        "Text",
+        code=("keras_bert/text", "export/file"),
+    ),
+    "encoder": Page(
+        "Encoder",
+        f"{MINILM}, the same weights in all contenders; forward pass and training step (AdamW, dropout 0.1), the "
+        "minimum of many rounds in which contenders take turns.",
+        "The forward pass is a tie within noise; the lead of the training step is not. It comes from dropout by "
+        "hashing.",
+        "Training",
+        encoder,
+        ("keras_bert/model",),
+    ),
+    "pretraining": Page(
+        "Pretraining step",
+        f"English Wikipedia prose as next-sentence examples, {MINILM}, MLM and NSP, AdamW. Real tokens a second: "
+        "padding is not counted. `short` rows have paragraphs for documents.",
+        "Packing pays on short texts. `masked positions alone` is transformers with the MLM head taken off the other "
+        "tokens by hand, which `BertForPreTraining` does not do.",
+        "Training",
+        pretraining,
+        ("keras_bert/pretraining", "keras_bert/model"),
+        ("pretraining",),
+    ),
+    "pretraining_hour": Page(
+        "An hour of pretraining",
+        "51 MB of English Wikipedia prose, a vocabulary of 8,000 learned from it, the tiny size (2 layers, width 128), "
+        "random first weights; measured on held-out prose, then fine-tuned on 2,000 reviews of SST-2.",
+        "An hour on a CPU teaches how pretraining works, not a language: at the rates that suit 2,000 reviews it gains "
+        "nothing over random weights.",
+        "Training",
+        code=("keras_bert/pretraining",),
+    ),
+    "pretraining_ablation": Page(
+        "Parts of the pretraining recipe",
+        "The tiny size on English Wikipedia prose, rows of 64 tokens, batches of 32; each variant changes one thing.",
+        "The first weights are worth most: bands that look at neighbours learn in few steps what random ones do not.",
+        "Training",
+        pretraining_ablation,
+        ("keras_bert/pretraining", "keras_bert/model"),
+    ),
+    "pretraining_gain": Page(
+        "What pretraining is worth",
+        "Several starts, fine-tuned on one suite of tasks. Each has the rate of three that does best on training data "
+        "that was held out; `test` is measured once for each seed.",
+        "Compare starts of one size: `random` is the floor, `teacher` the ceiling.",
+        "Training",
+        pretraining_gain,
+        ("keras_bert/pretraining", "keras_bert/finetuning"),
+    ),
+    "sampled_softmax": Page(
+        "Sampled softmax",
+        "A training step of the mini size (4 layers, width 256) for each vocabulary; then the tiny size trained with "
+        "each softmax from the same weights on the same batches, and measured with the full softmax on held-out text.",
+        "One seed at the very beginning of training: the perplexities are equal within noise. That holds where the "
+        "bias begins with the tokens' frequencies; from zero, sampling costs perplexity.",
+        "Training",
+        sampled_softmax,
+        ("keras_bert/pretraining",),
+    ),
+    "finetuning": Page(
+        "Fine-tuning on SST-2",
+        f"MiniLM, {SST2}. Ours trains packed rows and the used part of the token table, compiled by XLA; PyTorch has "
+        "length buckets; keras-hub's `BertTextClassifier` a fixed length of 64. The speed is that of the second pass.",
+        "Accuracy after two passes over few examples says that all learn, not which learns better. Why keras-hub is "
+        "slower with the schedule of the others was not looked into.",
+        "Training",
+        EXAMPLES,
+        TASKS,
+        ("finetuning",),
+    ),
+    "training_parity": Page(
+        "Step by step beside PyTorch",
+        "MiniLM learns intents and slots of the bundled commands, from the same weights and heads, on the same batches "
+        "of 16 at 1e-4: mean loss of ten steps, then that of 145 unseen commands.",
+        "Without dropout the losses agree. With an epsilon of 1e-6 ours fell behind from the first steps on.",
+        "Training",
+        code=TASKS,
+    ),
+    "glue_results": Page(
+        "MiniLM on GLUE",
+        "Each task's own metric on its dev set. For whole training sets the best measurement on dev counts, as is "
+        "usual for GLUE; with few examples the last weights count and nothing is chosen.",
+        "The best of several measurements chosen on dev is not what new texts will see. With few examples, "
+        "`few_sample` helps single sentences and gains nothing on pairs.",
+        "Tasks",
+        code=TASKS,
+    ),
+    "text_classification": Page(
+        "Other uses of the classifier",
+        "The example script on three data sets, the last weights.",
+        "The same class learns languages, topics and entailment.",
+        "Tasks",
+        code=TASKS,
+    ),
+    "pooling": Page(
+        "What the head reads",
+        "MiniLM on the bundled commands: test accuracy of heads on the first token and on the mean, the last weights.",
+        "On a frozen sentence encoder the mean is better by far; fine-tuned, the difference is within noise.",
+        "Tasks",
+        code=TASKS,
+    ),
+    "question_answering": Page(
+        "Questions",
+        "MiniLM on SQuAD 1.1, one pass over some of its training questions; all dev questions, the last weights.",
+        "One seed, and less than half of the training data.",
+        "Tasks",
+        code=TASKS,
+    ),
+    "question_answering_peers": Page(
+        "Questions beside transformers",
+        f"SQuAD 1.1, MiniLM beside `BertForQuestionAnswering`. {AGAINST}",
+        "So short a training ends where a model begins to find answers, and seeds differ widely: both learn.",
+        "Tasks",
+        peers,
+        TASKS,
+    ),
+    "intent_slots": Page(
+        "Intents and slots beside transformers",
+        f"SNIPS, MiniLM beside BertModel with two heads. {AGAINST}",
+        "So short a training wants no dropout.",
+        "Tasks",
+        peers,
+        TASKS,
+    ),
+    "tagging": Page(
+        "Entities beside transformers",
+        f"WNUT-17 with MiniLM, Chinese résumés with m3e-small, beside `BertForTokenClassification`. {AGAINST}",
+        "Ours is faster and at least as good; two seeds do not tell differences below a point apart.",
+        "Tasks",
+        peers,
+        TASKS,
+    ),
+    "relation": Page(
+        "Relations beside transformers",
+        f"SemEval-2010 task 8, MiniLM beside `BertForSequenceClassification` on the same ids. {AGAINST}",
+        "Ours reads the states of both markers, the peer's head that of the first token.",
+        "Tasks",
+        peers,
+        TASKS,
+    ),
+    "aspect": Page(
+        "Aspects beside transformers",
+        f"SemEval-2014, terms of restaurants, MiniLM beside `BertForSequenceClassification`. {AGAINST}",
+        "Differences of accuracy are within one deviation of the test set.",
+        "Tasks",
+        peers,
+        TASKS,
+    ),
+    "similarity": Page(
+        "Sentence vectors",
+        "Cosines of MiniLM's vectors with the scores of STS-B's dev set, without tuning.",
+        "Nothing was trained: the numbers are those of the weights.",
+        "Tasks",
+        code=("keras_bert/tasks/similarity",),
+    ),
+    "small_vectors": Page(
+        "Vectors in bytes and bits",
+        "all-MiniLM-L6-v2's vectors: Spearman on STS-B, and recall of a search among sentences of its training split.",
+        "Bytes lose nothing that matters; bits need candidates that are ranked once more.",
+        "Tasks",
+        code=("keras_bert/decoding", "keras_bert/tasks/similarity"),
+    ),
+    "teacher_to_student": Page(
+        "Teacher to student",
+        f"MiniLM fine-tuned on SST-2 against what is left of it after cutting, distilling and rounding. {SST2}, each "
+        "at its own length, through LiteRT, batch 1, one thread, all files in one run; the best measurement on dev.",
+        "Cutting the teacher's own blocks works, and neurons go last. TinyBERT-4's paper: 7.5× smaller, 9.4× faster, "
+        "96.8 % over BERT-base.",
+        "Small and fast",
+        teacher_to_student,
+        ("export/compression", "export/distillation", "export/tflite"),
+        ("student_size", "student_time"),
+    ),
+    "distillation": Page(
+        "Distillation into a narrow student",
+        "Three fresh blocks of width 192; an epoch of training with the teacher's answers kept, and what the teacher "
+        "is worth.",
+        "Keeping the answers makes epochs faster. To a narrow student of fresh blocks the teacher is worth little; "
+        "students cut out of the teacher gain more (teacher_to_student).",
+        "Small and fast",
+        distillation,
+        ("export/distillation",),
+    ),
+    "pruning": Page(
+        "Pruning",
+        "Zeros in the blocks' matrices, trained by `export.prune`; 128 tokens, one thread. `zip` is what a download "
+        "makes of the file; `sparse` is TensorFlow's converter, which stores matrices without their zeros.",
+        "Zeros make downloads smaller and nothing faster. Fewer neurons, heads and blocks are the better cut.",
+        "Small and fast",
+        code=("export/compression", "export/tflite"),
+    ),
+    "quantization": Page(
+        "Quantization",
+        "Files of any length through LiteRT: rounded after training, calibrated with 256 training texts; `mixed`, "
+        "where the matrices that four bits hurt most may stay wide; trained for it (QAT), one epoch with the float "
+        "model for a teacher.",
+        "Rounding costs this model less than a point, and trained for it nothing. On noisy entities all "
+        "differences are within noise.",
+        "Small and fast",
+        quantization,
+        ("export/quantization", "export/tflite"),
+    ),
+    "tflite_recipes": Page(
+        "TFLite recipes",
+        "MiniLM on the bundled commands, 128 tokens, one thread of a CPU without VNNI, the least of many runs. "
+        "Cosine: mean-pooled output against that of the float32 file.",
+        "`static_int16x8` is for accelerators that compute in integers; CPUs have no fast kernels for it. "
+        "`static_int8` is slower than `dynamic_int8` here: it gains on ARM and on NPUs.",
+        "Small and fast",
+        tflite_recipes,
+        ("export/tflite", "export/quantization"),
+    ),
+    "inference": Page(
+        "Inference",
+        "MiniLM fine-tuned on SST-2 in every runtime, one row at a time. `own length`: the mean over the dev texts at "
+        "their own lengths where the runtime can; `same`: texts with the answer of Keras in float32.",
+        "In bytes or four bits, ours is the fastest at the texts' own lengths.",
+        "Small and fast",
+        inference,
+        ("export/tflite", "export/runtime"),
+    ),
+    "inference_wall": Page(
+        "Inference on quiet cores",
+        "MiniLM fine-tuned on SST-2 in every runtime, one row at a time, wall time, the least of 40. `own length`: the "
+        "mean over the dev texts at their own lengths where the runtime can; `same`: texts with the answer of Keras in "
+        "float32.",
+        "keras-hub's files have one length. OpenVINO's float32 model may compute in bfloat16 on a processor that has "
+        "it, as this one. `session.x64quantprecision=1` is what CPUs without VNNI need.",
+        "Small and fast",
+        code=("export/tflite", "export/runtime"),
+        charts=("inference", "inference_size"),
+    ),
+    "saved_model": Page(
+        "SavedModel",
+        f"A classifier as a SavedModel from raw strings, beside ONNX Runtime with a tokenizer; {SST2}, batches of 32.",
+        "Leaving the padding out halves the work; bfloat16 gains nothing on top.",
+        "Serving",
+        saved_model,
+        ("export/serving",),
+    ),
+    "serving": Page(
+        "Server",
+        f"`keras-bert serve` beside other servers of the same model, over HTTP; {SST2}.",
+        "The files start in under two seconds and take less of the processor than the "
+        "peers; wall times of a busy machine say little.",
+        "Serving",
+        serving,
+        ("export/server",),
+    ),
+    "serving_soak": Page(
+        "Server under a long load",
+        "Well-behaved clients, broken requests and new versions of the model at the same time.",
+        "Nothing was lost or wrong, and memory did not grow.",
+        "Serving",
+        code=("export/server",),
+    ),
+    "generation": Page(
+        "Writing",
+        "Small models that learn to write from few pairs. Weights are those of the best loss on development data; the "
+        "test data chose nothing. BLEU is sacreBLEU's, ROUGE rouge-score's (F), by characters for Chinese; distinct-2 "
+        "is the share of word pairs that are no repetition.",
+        "German captions and Chinese titles work. Replies and summaries of dialogues do not, from so few pairs: "
+        "copying has more BLEU.",
+        "Writing",
+        code=("keras_bert/tasks/generation",),
+    ),
+    "generation_cache": Page(
+        "The cache of a writer",
+        "MiniLM as a writer, greedy, the least of several. `recomputed` runs the whole row again for each token; both "
+        "write the same tokens.",
+        "A single short text gains least.",
+        "Writing",
+        divided("recomputed, s", "cached, s", "faster"),
+        ("keras_bert/tasks/generation",),
+    ),
+    "generation_export": Page(
+        "A file that writes",
+        "SimBERT tiny, greedy, one source at a time, one thread, on Chinese sentences of Tatoeba. `same tokens`: the "
+        "share of the tokens that Keras wrote which the file would have chosen in their place.",
+        "Four bits without training for them are of no use for writing.",
+        "Writing",
+        generation_export,
+        ("export/tflite", "export/runtime"),
+    ),
+}
