@@ -109,6 +109,23 @@ def generation_export(run: Run) -> list[Table]:
     return [Table("", [{**row, "times Keras": f"{row['tokens/s'] / keras:.1f}×"} for row in run["results"]])]
 
 
+def demo(run: Run) -> list[Table]:
+    """The files that were measured, and the one that was chosen in bold."""
+    rows = []
+    for one in run["files"]:
+        if one["status"] == "measured":
+            name = one["name"].removesuffix(" · any length")
+            rows.append(
+                {
+                    "file": f"**{name}**, chosen" if one["name"] == run["chosen"] else name,
+                    "accuracy, %": 100 * one["score"],
+                    "MB": one["num_bytes"] / 1e6,
+                    "ms": one["milliseconds"],
+                }
+            )
+    return [Table("", rows, decimals={"accuracy, %": 1, "MB": 1, "ms": 2})]
+
+
 def inference(run: Run) -> list[Table]:
     """Rows of the script: milliseconds at each length, and on the dev texts at their own lengths."""
     rows = [
