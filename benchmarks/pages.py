@@ -296,8 +296,8 @@ PAGES = {
     ),
     "demo": Page(
         "The demo",
-        "`make demo`: MiniLM learns the bundled commands to a phone assistant, and a search finds the smallest file that "
-        "keeps the accuracy on validation data within 3 points. Milliseconds for one command on one thread.",
+        "`make demo`: MiniLM learns the bundled commands to a phone assistant, and a search finds the smallest file "
+        "that keeps the accuracy on validation data within 3 points. Milliseconds for one command on one thread.",
         "The library's own weights (`tiny-en`) make the smallest file that was measured.",
         "Small and fast",
         demo,

@@ -154,7 +154,7 @@ def render_block(name: str, results: Results) -> str:
 
 def render_blocks(text: str, results: Results) -> str:
     """A text with its marked blocks made anew."""
-    return BLOCK.sub(lambda found: f"{found[1]}\n{render_block(found['name'], results)}\n{found[3]}", text)
+    return BLOCK.sub(lambda found: f"{found[1]}{render_block(found['name'], results)}{found[3]}", text)
 
 
 def marked_files() -> list[Path]:
