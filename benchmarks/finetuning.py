@@ -21,7 +21,8 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
-from peer_training import make_clock
+from peer_training import SHOWN, make_clock
+from record import add_output, write_run
 
 MODEL, LENGTH, BATCH, RATE = "all-MiniLM-L6-v2", 128, 32, 5e-5
 
@@ -156,11 +157,13 @@ def main():
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--alone", choices=CONTENDERS, help=argparse.SUPPRESS)
+    add_output(parser, "finetuning")
     arguments = parser.parse_args()
     if arguments.alone:
         seconds, accuracy = CONTENDERS[arguments.alone](arguments)
         print(json.dumps({"seconds": seconds, "accuracy": accuracy}))
         return
+    rows = []
     print(f"{'':<8}{'examples/s':>12}{'first pass':>12}{'accuracy':>10}")
     for name in arguments.contenders:
         command = [sys.executable, __file__, *sys.argv[1:], "--alone", name]
@@ -171,6 +174,17 @@ def main():
         first, *later = result["seconds"]
         speed = arguments.examples / min(later)
         print(f"{name:<8}{speed:>12.1f}{first:>10.1f} s{result['accuracy']:>10.4f}", flush=True)
+        called = {**SHOWN, "hub": "keras-hub"}.get(name, name)
+        speeds, percent = [arguments.examples / one for one in later], 100 * result["accuracy"]
+        rows.append({"contender": called, "examples/s": speeds, "first pass, s": first, "accuracy, %": percent})
+    write_run(
+        arguments.output,
+        rows,
+        packages=("tensorflow", "keras", "keras-hub", "torch", "transformers"),
+        seeds=[arguments.seed],
+        contenders=[row["contender"] for row in rows],
+        settings={"examples": arguments.examples, "batch": BATCH, "passes": max(2, arguments.epochs)},
+    )
 
 
 if __name__ == "__main__":

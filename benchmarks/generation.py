@@ -27,6 +27,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
+from record import add_output, write_run
 
 import keras_bert
 from keras_bert import BertConfig, BertTokenizer, Seq2Seq
@@ -36,6 +37,7 @@ from keras_bert.tasks.generation.files import GenerationExample, as_generation_r
 from keras_bert.tasks.generation.metrics import generation_report, is_chinese, split_words
 from keras_bert.text.vocabulary import read_vocabulary, write_vocabulary
 
+SHOWN = {"bleu": "BLEU", "rouge_1": "ROUGE-1", "rouge_2": "ROUGE-2", "rouge_l": "ROUGE-L", "distinct_2": "distinct-2"}
 COLUMNS = ("bleu", "rouge_1", "rouge_2", "rouge_l", "exact_match", "distinct_1", "distinct_2", "length", "loss")
 
 
@@ -265,6 +267,7 @@ def main():
     parser.add_argument("--vocabulary", type=int, default=8000, help="tokens of a learned vocabulary")
     parser.add_argument("--limit", type=int, help="so many test texts alone")
     parser.add_argument("--seed", type=int, default=0)
+    add_output(parser, "generation")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
     job, work = JOBS[arguments.task], arguments.work / arguments.task
@@ -275,6 +278,11 @@ def main():
     task = make_task(job, train, arguments, work)
     steps = train_task(task, job, train, dev, arguments, work)
     print_table(task, job, train, test, steps, arguments, work)
+
+
+def named(reports):
+    """Reports by short names: of the model, how it wrote."""
+    return [(title.rpartition(", ")[2], report) for title, report in reports.items()]
 
 
 def print_table(task, job, train, test, steps, arguments, work):
@@ -295,6 +303,14 @@ def print_table(task, job, train, test, steps, arguments, work):
         cells = ["–" if value is None else f"{value:.2f}" for value in values]
         print(f"| {title} | " + " | ".join(cells) + " |")
     write_whole(work / "results.json", json.dumps({title: one.to_dict() for title, one in reports.items()}) + "\n")
+    write_run(
+        arguments.output,
+        [{"": shown, **{SHOWN[key]: getattr(one, key) for key in SHOWN}} for shown, one in named(reports)],
+        packages=("tensorflow", "keras", "sacrebleu", "rouge-score"),
+        part=arguments.task,
+        seeds=[arguments.seed],
+        settings={"pairs": len(train), "steps": steps, "test texts": len(test), "model": Path(name).name},
+    )
     for row, text in zip(test[:4], task.generate([row.source for row in test[:4]], sampler="beam"), strict=True):
         source = row.source if isinstance(row.source, str) else " ⏵ ".join(row.source)
         print(f"» {source[:300]}\n  wanted: {row.target}\n  wrote:  {text}")

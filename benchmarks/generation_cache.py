@@ -16,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import numpy as np
 import tensorflow as tf
+from record import add_output, write_run
 
 from keras_bert import Seq2Seq
 from keras_bert.tasks.generation.cached_decoder import score_tokens
@@ -58,14 +59,14 @@ def sources_of(task, rows, length, seed=0):
     return ids
 
 
-def fastest(function, repeats):
-    """The result of a function and the least seconds that it took, compiling left out."""
+def timed(function, repeats):
+    """The result of a function and the seconds that it took each time, compiling left out."""
     result, seconds = function(), []
     for _ in range(repeats):
         start = time.perf_counter()
         function()
         seconds.append(time.perf_counter() - start)
-    return result, min(seconds)
+    return result, seconds
 
 
 def main():
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--sources", type=int, nargs="+", default=(64, 128, 256), help="tokens of a source")
     parser.add_argument("--tokens", type=int, default=64, help="new tokens")
     parser.add_argument("--repeats", type=int, default=3)
+    add_output(parser, "generation_cache")
     arguments = parser.parse_args()
     task = Seq2Seq.from_pretrained(arguments.model)
     tokens = TextTokens.of(task.tokenizer, task.config.vocabulary_size)
@@ -82,13 +84,19 @@ def main():
     writer, recompute = TokenWriter(task.model, tokens, decoding), recomputing_writer(task, tokens, decoding)
     print(f"{arguments.model}, {arguments.tokens} new tokens, greedy, seconds")
     print("| texts | source tokens | recomputed | cached | times faster | same tokens |\n|---|---|---|---|---|---|")
+    found = []
     for rows in arguments.batches:
         for length in arguments.sources:
             ids = sources_of(task, rows, length)
-            cached, fast = fastest(lambda ids=ids: writer.write(ids, np.ones_like(ids)), arguments.repeats)
-            plain, slow = fastest(lambda ids=ids: recompute(ids), max(1, arguments.repeats - 1))
+            cached, taken = timed(lambda ids=ids: writer.write(ids, np.ones_like(ids)), arguments.repeats)
+            plain, spent = timed(lambda ids=ids: recompute(ids), max(1, arguments.repeats - 1))
+            slow, fast = min(spent), min(taken)
+            found.append({"texts": rows, "source tokens": length, "recomputed, s": spent, "cached, s": taken})
             same = np.mean([one == other for one, other in zip(cached, plain, strict=True)])
             print(f"| {rows} | {length} | {slow:.2f} | {fast:.2f} | {slow / fast:.1f} | {same:.0%} |", flush=True)
+            found[-1]["same tokens, %"] = 100 * same
+    settings = {"model": os.path.basename(arguments.model.rstrip("/")), "new tokens": arguments.tokens}
+    write_run(arguments.output, found, packages=("tensorflow", "keras"), settings=settings)
 
 
 if __name__ == "__main__":

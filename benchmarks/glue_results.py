@@ -10,9 +10,8 @@ the weights of several runs are averaged, and with `--state` a killed benchmark 
 1,000 examples and five seeds, and compares `standard` and `few_sample`, run by run and, as `few_sample` gives them, the
 mean of three runs' weights: of seeds 0, 1, 2, then 1, 2, 3 and so on around. The last weights count, nothing is chosen
 on the dev set, and every run is printed. Such means share runs; with `--seeds` 0 to 14 and `--stride 3` they share
-none. DIR holds `glue/`. With `--output` every run is also written as a line of JSON; with `--save` the models of `full`
-are kept: `teacher_to_student.py` takes them, and those with `--pooling cls`, which other runtimes have too,
-`inference.py`.
+none. DIR holds `glue/`. With `--save` the models of `full` are kept: `teacher_to_student.py` takes them, and those
+with `--pooling cls`, which other runtimes have too, `inference.py`.
 """
 
 import argparse
@@ -26,6 +25,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from record import add_output, write_run
 
 import keras_bert
 from keras_bert.data.glue import glue_metrics, glue_task, read_glue
@@ -119,6 +119,32 @@ def few(arguments, write):
             keras.backend.clear_session()
 
 
+def rows_of_full(lines):
+    """A row for each task and metric; the scores of the runs on the way stand with the first metric."""
+    told, rows = ("task", "examples", "runs", "averaged", "seconds", "per_second"), []
+    for line in lines:
+        runs = {"runs, %": [100 * score for score in line["runs"].values()], "examples/s": line["per_second"]}
+        for metric in (name for name in line if name not in told):
+            rows.append({"task": line["task"], "metric": metric, "dev": 100 * line[metric], **runs})
+            runs = {}
+    return rows
+
+
+def rows_of_few(lines):
+    """A row for each task, for single runs and for means of runs, with a column for each recipe."""
+    rows = {}
+    for line in lines:
+        if "seed" in line:
+            kind, scores = "a run", [line["score"]]
+        elif "scores" in line:
+            kind, scores = f"means of {AVERAGED}", line["scores"]
+        else:
+            continue
+        row = rows.setdefault((line["task"], kind), {"task": line["task"], "weights": kind})
+        row.setdefault(f"{line['recipe']}, %", []).extend(100 * score for score in scores)
+    return list(rows.values())
+
+
 def main_score(task, classifier, dev):
     """The first of the task's own metrics."""
     return round(float(next(iter(measure(task, classifier, dev).values()))), 4)
@@ -147,20 +173,29 @@ def main():
     parser.add_argument("--stride", type=int, default=1, help="with few: from one mean's first run to the next one's")
     parser.add_argument("--runs", type=int, default=1, help="with full: average so many runs, by the first seeds")
     parser.add_argument("--state", type=Path, help="with full: where unfinished runs are kept")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--part", help="what to call this run in the results file (default: its tasks, or few)")
+    add_output(parser, "glue_results")
     parser.add_argument("--save", type=Path, help="with full: a directory for the fine-tuned models")
     parser.add_argument("--verbose", type=int, default=2)
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
 
+    lines = []
+
     def write(row):
-        line = json.dumps(row)
-        print(line, flush=True)
-        if arguments.output is not None:
-            with arguments.output.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        lines.append(row)
+        print(json.dumps(row), flush=True)
 
     (full if arguments.what == "full" else few)(arguments, write)
+    is_full = arguments.what == "full"
+    write_run(
+        arguments.output,
+        rows_of_full(lines) if is_full else rows_of_few(lines),
+        packages=("tensorflow", "keras"),
+        part=arguments.part or (", ".join(arguments.tasks) if is_full else "few"),
+        seeds=arguments.seeds[: arguments.runs] if is_full else arguments.seeds,
+        settings={"epochs": arguments.epochs} if is_full else {"examples": arguments.examples},
+    )
 
 
 if __name__ == "__main__":

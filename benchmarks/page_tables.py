@@ -1,6 +1,7 @@
 """Tables that pages make of a run: columns with ratios, and rows from data of another form."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from result_tables import Row, Table, best_number, tables_of
 from results_files import Run, data
@@ -30,8 +31,11 @@ def divided(upper: str, lower: str, name: str) -> Callable[[Run], list[Table]]:
     """Rows with the quotient of two columns."""
 
     def make(run: Run) -> list[Table]:
-        rows = [{**row, name: f"{row[upper] / row[lower]:.1f}×"} for row in run["results"]]
-        return [Table("", rows)]
+        rows = []
+        for row in run["results"]:
+            above, below = (best_number(row[key], LEAST) for key in (upper, lower))
+            rows.append({**row, name: f"{above / below:.1f}×"})
+        return [Table("", rows, dict.fromkeys(rows[0], LEAST))]
 
     return make
 
@@ -39,7 +43,8 @@ def divided(upper: str, lower: str, name: str) -> Callable[[Run], list[Table]]:
 def encoder(run: Run) -> list[Table]:
     found = tables_of(data(run))
     step = next(table for table in found if table.caption == "Training step, s")
-    ours, hub = (min(value for value in row.values() if isinstance(value, float)) for row in step.rows)
+    ours, hub = (min(best_number(row[how], LEAST) for how in ("graph", "XLA") if how in row) for row in step.rows)
+    found = [replace(table, best=dict.fromkeys(table.columns, LEAST)) for table in found]
     return [*found, Table("Training step", [{"keras-hub's best / ours": f"{hub / ours:.2f}×"}])]
 
 
@@ -65,12 +70,14 @@ def sampled_softmax(run: Run) -> list[Table]:
         rows = []
         for row in run["results"]:
             faster = {
-                name.replace(", ms", " faster"): f"{row['full, ms'] / value:.2f}×"
+                name.replace(
+                    ", ms", " faster"
+                ): f"{best_number(row['full, ms'], LEAST) / best_number(value, LEAST):.2f}×"
                 for name, value in row.items()
                 if "negatives" in name
             }
             rows.append({**row, **faster})
-        return [Table("", rows)]
+        return [Table("", rows, dict.fromkeys(rows[0], LEAST))]
     full = run["results"][0]["perplexity"]
     return [Table("", [{**row, "to full": f"{row['perplexity'] / full - 1:+.1%}"} for row in run["results"]])]
 
@@ -104,9 +111,15 @@ def tflite_recipes(run: Run) -> list[Table]:
     return [Table("", run["results"], {"ms": LEAST}, {"cosine": 4})]
 
 
+def pruning(run: Run) -> list[Table]:
+    return [Table("", run["results"], {"ms": LEAST})]
+
+
 def generation_export(run: Run) -> list[Table]:
-    keras = run["results"][0]["tokens/s"]
-    return [Table("", [{**row, "times Keras": f"{row['tokens/s'] / keras:.1f}×"} for row in run["results"]])]
+    keras = best_number(run["results"][0]["tokens/s"], MOST)
+    times = [best_number(row["tokens/s"], MOST) / keras for row in run["results"]]
+    rows = [{**row, "times Keras": f"{one:.1f}×"} for row, one in zip(run["results"], times, strict=True)]
+    return [Table("", rows, {"tokens/s": MOST})]
 
 
 def demo(run: Run) -> list[Table]:

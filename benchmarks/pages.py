@@ -25,6 +25,7 @@ from page_tables import (
     pretraining,
     pretraining_ablation,
     pretraining_gain,
+    pruning,
     quantization,
     sampled_softmax,
     saved_model,
@@ -70,7 +71,7 @@ def page_of(name: str, runs: list[Run]) -> Page:
     """The page of a file; one made of its script where nobody wrote any."""
     if name in PAGES:
         return PAGES[name]
-    script = re.match(r"python (benchmarks/\w+\.py)", runs[0]["command"])
+    script = re.match(r"python ([\w/]+\.py)", runs[0]["command"])
     path = ROOT / script[1] if script else None
     about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path and path.is_file() else None
     first = next((line for line in (about or "").splitlines() if line and not line.startswith("python ")), "")
@@ -319,7 +320,8 @@ PAGES = {
         "makes of the file; `sparse` is TensorFlow's converter, which stores matrices without their zeros.",
         "Zeros make downloads smaller and nothing faster. Fewer neurons, heads and blocks are the better cut.",
         "Small and fast",
-        code=("export/compression", "export/tflite"),
+        pruning,
+        ("export/compression", "export/tflite"),
     ),
     "quantization": Page(
         "Quantization",

@@ -16,10 +16,13 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from record import add_output, write_run
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
+SHOWN = {"torch": "transformers + PyTorch", "crf": "ours, CRF"}
 _IGNORED = -100  # what PyTorch's loss leaves out
 _INPUTS = {"token_ids": "input_ids", "segment_ids": "token_type_ids", "padding_mask": "attention_mask"}
 
@@ -174,18 +177,27 @@ def make_parser(description: str, contenders: Mapping[str, Callable], **defaults
     parser.add_argument("--batch", type=int)
     parser.add_argument("--rate", type=float)
     parser.add_argument("--length", type=int)
+    parser.add_argument("--part", help="what to call this run in the results file, beside others")
     parser.add_argument("--seed", type=int, help=argparse.SUPPRESS)  # of one process
+    add_output(parser, Path(sys.argv[0]).stem)
     parser.set_defaults(**defaults)
     return parser
 
 
-def compare(parser: argparse.ArgumentParser, contenders: Mapping[str, Callable], *, scores: Mapping[str, str]) -> None:
-    """Run every contender with every seed and print a line for each.
+def compare(
+    parser: argparse.ArgumentParser,
+    contenders: Mapping[str, Callable],
+    *,
+    scores: Mapping[str, str],
+    part: Callable[[argparse.Namespace], str | None] = lambda arguments: None,
+) -> None:
+    """Run every contender with every seed, print a line for each, and write all to the results file.
 
     Args:
         parser: From `make_parser`, with whatever the script adds.
         contenders: A function for each name.
         scores: The columns of the table: what to call each of the scores that a contender gives, in percent.
+        part: What to call the run in the results file, unless `--part` says.
     """
     arguments = parser.parse_args()
     if arguments.seed is not None:
@@ -193,11 +205,28 @@ def compare(parser: argparse.ArgumentParser, contenders: Mapping[str, Callable],
         return
     columns = ["contender", "seed", *scores.values(), "examples/s, last pass", "first pass, s"]
     print(f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}", flush=True)
+    speeds = ("examples/s", "first pass, s")
+    rows = {name: {column: [] for column in (*scores.values(), *speeds)} for name in arguments.contenders}
     for seed in arguments.seeds:
         for name in arguments.contenders:
             command = [sys.executable, sys.argv[0], *sys.argv[1:], "--contenders", name, "--seed", str(seed)]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
             count, seconds, found = json.loads(done.stdout.splitlines()[-1])
+            for key, column in scores.items():
+                rows[name][column].append(100 * found[key])
+            for column, value in zip(speeds, (count / seconds[-1], seconds[0]), strict=True):
+                rows[name][column].append(value)
             percents = [f"{100 * found[key]:.2f}" for key in scores]
             cells = [name, str(seed), *percents, f"{count / seconds[-1]:.1f}", f"{seconds[0]:.0f}"]
             print(f"| {' | '.join(cells)} |", flush=True)
+    keys = ("examples", "epochs", "batch", "rate", "length")
+    write_run(
+        arguments.output,
+        [{"contender": SHOWN.get(name, name), **row} for name, row in rows.items()],
+        packages=("tensorflow", "keras", "torch", "transformers"),
+        part=arguments.part or part(arguments),
+        seeds=arguments.seeds,
+        contenders=[SHOWN.get(name, name) for name in rows],
+        settings={"model": Path(arguments.model).name}
+        | {key: value for key in keys if (value := getattr(arguments, key)) is not None},
+    )

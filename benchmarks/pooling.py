@@ -13,6 +13,7 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
+from record import add_output, write_run
 
 import keras_bert
 from keras_bert.data.assistant import intents
@@ -24,6 +25,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    add_output(parser, "pooling")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
     train, test = (
@@ -32,6 +34,7 @@ def main():
     )
     print(f"{len(train[0]):,} commands to train on, {len(test[0]):,} to test, {len(intents())} intents\n")
     print("| recipe | pooling | accuracy |\n|---|---|---|")
+    rows = {recipe: {"recipe": recipe} for recipe in RECIPES}
     for recipe, changes in RECIPES.items():
         for pooling in ("cls", "mean"):
             found = []
@@ -42,6 +45,10 @@ def main():
                 found.append(100 * classifier.evaluate(*test).accuracy)
             spread = f" ± {np.std(found):.1f}" if len(found) > 1 else ""
             print(f"| {recipe} | {pooling} | {np.mean(found):.1f}{spread} |", flush=True)
+            rows[recipe][{"cls": "the first token, %", "mean": "the mean, %"}[pooling]] = found
+    settings = {"training commands": len(train[0]), "test commands": len(test[0])}
+    facts = {"seeds": arguments.seeds, "settings": settings}
+    write_run(arguments.output, list(rows.values()), packages=("tensorflow", "keras"), **facts)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ import keras_hub
 import numpy as np
 import tensorflow as tf
 from encoder import CONFIG, LENGTH, MASKED, TRAIN_BATCH, theirs
+from record import add_output, write_run
 
 from keras_bert.checkpoint.loading import load_tokenizer
 from keras_bert.model.encoder import bert_encoder
@@ -235,11 +236,12 @@ def speed_table(title, directory, tokenizer, steps, folder, rounds):
     for name, rate in rates.items():
         ratios = " | ".join(f"{rates[ours] / rate:.2f}" for ours in ("ours, packed", "ours, padded"))
         print(f"| {name} | {seconds[name]:.3f} | {rate:,.0f} | {ratios} |", flush=True)
+    return {"rows": title, **rates}, filled
 
 
 def idle_table(directories, tokenizer, model, rounds):
     """The real input (read, shuffle, pack, mask) beside the same batches from memory, in turns of one step each."""
-    step = keras_step(model)
+    step, rows = keras_step(model), []
     print("\n| examples | s a step | of it waiting for input | slower than from memory | input alone, batches/s |")
     print("|---|---|---|---|---|")
     for name, directory in directories.items():
@@ -266,6 +268,9 @@ def idle_table(directories, tokenizer, model, rounds):
                 cached.append(time.perf_counter() - start)
         idle, slower = sum(waits) / sum(real), np.median(real) / np.median(cached) - 1
         print(f"| {name} | {np.median(real):.3f} | {idle:.2%} | {slower:+.1%} | {alone:.0f} |", flush=True)
+        row = {"rows": name, "waiting for input, %": 100 * idle, "slower than from memory, %": 100 * slower}
+        rows.append({**row, "input alone, batches/s": alone, "s a step": np.median(real)})
+    return rows
 
 
 def main():
@@ -276,6 +281,7 @@ def main():
     parser.add_argument("--examples", choices=("full", "short"), help="only these, in half the time")
     parser.add_argument("--idle", action="store_true", help="measure the input instead")
     parser.add_argument("--torch-worker", help=argparse.SUPPRESS)
+    add_output(parser, "pretraining")
     arguments = parser.parse_args()
     keep_freed_memory()
     if arguments.torch_worker:
@@ -288,11 +294,19 @@ def main():
         directories = {name: path for name, path in made.items() if arguments.examples in (None, name)}
         if arguments.idle:
             model = pretraining_model(CONFIG, max_predictions=MASKED, packed=True, seed=0)
-            idle_table(directories, tokenizer, model, arguments.rounds)
+            rows = idle_table(directories, tokenizer, model, arguments.rounds)
+            write_run(arguments.output, rows, packages=("tensorflow", "keras"), part="idle")
             return
         steps = {name: keras_step(model) for name, model in keras_models().items()}
+        rows, settings = [], {"batch": TRAIN_BATCH, "length": LENGTH, "masked positions": MASKED}
         for title, directory in directories.items():
-            speed_table(title, directory, tokenizer, steps, folder, arguments.rounds)
+            row, filled = speed_table(title, directory, tokenizer, steps, folder, arguments.rounds)
+            rows.append(row)
+            for packed, share in filled.items():
+                settings[f"{title}, {'packed' if packed else 'padded'} rows are full to"] = share
+    packages = ("tensorflow", "keras", "keras-hub", "torch", "transformers")
+    contenders = [name for name in rows[0] if name != "rows"]
+    write_run(arguments.output, rows, packages=packages, part="speed", settings=settings, contenders=contenders)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
+from record import add_output, write_run
 
 import export
 import keras_bert
@@ -73,18 +74,28 @@ def milliseconds(path, seconds):
         start = time.perf_counter()
         runner(**row)
         times.append(time.perf_counter() - start)
-    return 1e3 * min(times)
+    return [1e3 * one for one in times]
 
 
 def print_file(name, sparsity, path, seconds, accuracy=""):
-    content = path.read_bytes()
+    """Print a row, and give it."""
+    content, times = path.read_bytes(), None
     try:
         (partitions,) = audit_ops(path, count_partitions=True).partitions.values()
-        spent = f"{milliseconds(path, seconds):.1f}"
+        times = milliseconds(path, seconds)
+        spent = f"{min(times):.1f}"
     except (RuntimeError, ValueError) as error:  # a file that this runtime does not take
         partitions, spent = "–", f"refused: {str(error).splitlines()[0][:60]}"
     size, packed = len(content) / 1e6, len(zlib.compress(content, 6)) / 1e6
     print(f"| {name} | {sparsity:.0%} | {size:.1f} | {packed:.1f} | {spent} | {partitions} | {accuracy} |", flush=True)
+    row = {
+        "file": name,
+        "zeros, %": 100 * sparsity,
+        "MB": size,
+        "zip, MB": packed,
+        "ms": spent if times is None else times,
+    }
+    return {**row, "partitions": partitions, "accuracy, %": float(accuracy) if accuracy else None}
 
 
 def main():
@@ -97,6 +108,7 @@ def main():
     parser.add_argument("--epochs", type=float, default=2)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--seconds", type=float, default=4, help="of timing each file, at most")
+    add_output(parser, "pruning")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
     if Path(arguments.model, "keras_bert_task.json").is_file():
@@ -104,17 +116,22 @@ def main():
     else:
         task = keras_bert.TextClassifier.from_pretrained(arguments.model, labels=["0", "1"])
     print("| file | zeros | MB | zip MB | ms | partitions | accuracy |\n|---|---|---|---|---|---|---|")
+    rows = []
     with tempfile.TemporaryDirectory() as directory:
         for sparsity in arguments.sparsity:
             pruned, accuracy = prune_one(task, sparsity, arguments)
             for recipe in arguments.recipes:
                 path = Path(directory) / f"{recipe}.tflite"
                 export.convert(pruned, path, recipe=recipe, lengths=LENGTH)
-                print_file(recipe, sparsity, path, arguments.seconds, accuracy)
+                rows.append(print_file(recipe, sparsity, path, arguments.seconds, accuracy))
             for block in (1, 4) if sparsity else ():
                 path = Path(directory) / "sparse.tflite"
                 sparse_file(pruned if block == 1 else cut(task, sparsity, block), path)
-                print_file(f"sparse float32, 1 × {block}", sparsity, path, arguments.seconds)
+                rows.append(print_file(f"sparse float32, 1 × {block}", sparsity, path, arguments.seconds))
+    packages = ("tensorflow", "ai-edge-litert", "tensorflow-model-optimization")
+    settings = {"examples": arguments.examples, "epochs": arguments.epochs} if arguments.data else {}
+    part = None if arguments.data else "cut at once"
+    write_run(arguments.output, rows, packages=packages, part=part, settings={**settings, "tokens": LENGTH})
 
 
 def prune_one(task, sparsity, arguments):

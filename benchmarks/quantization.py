@@ -21,6 +21,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
+from record import add_output, write_run
 
 import export
 import keras_bert
@@ -131,7 +132,7 @@ def report(arguments, task, files, dev):
     times = time_stream([file for _, file in files], lengths)
     print(f"{arguments.set}: {len(dev[0]):,} examples, {len(lengths[0])} rows timed\n")
     print(f"| recipe | {metric} | points to float | MB | ms | partitions |\n|---|---|---|---|---|---|")
-    base, lost = scores["float32"].file_score, {}
+    base, lost, found = scores["float32"].file_score, {}, []
     for (name, file), latency in zip(files, times, strict=True):
         lost[name] = 100 * (scores[name].file_score - base)
         (partitions,) = audit_ops(file.path, count_partitions=True).partitions.values()
@@ -139,6 +140,12 @@ def report(arguments, task, files, dev):
             f"| {name} | {100 * scores[name].file_score:.1f} | {lost[name]:+.1f} | {file.num_bytes / 1e6:.1f} "
             f"| {latency.mean:.2f} | {partitions} |"
         )
+        row = {"recipe": name, "score, %": 100 * scores[name].file_score, "MB": file.num_bytes / 1e6}
+        found.append({**row, "ms": latency.mean, "partitions": partitions})
+    settings = {"metric": metric, "dev examples": len(dev[0]), "rows timed": len(lengths[0])}
+    packages = ("tensorflow", "keras", "ai-edge-litert")
+    facts = {"seeds": [arguments.seed], "settings": settings}
+    write_run(arguments.output, found, packages=packages, part=arguments.set, **facts)
     for name, bar in BARS.items():
         print(f"{name}: {lost[name]:+.2f} points, bar −{bar}: {'met' if lost[name] >= -bar else 'MISSED'}")
 
@@ -155,6 +162,7 @@ def main():
     parser.add_argument("--learning-rate", type=float, help="of training for quantization; the recipe's unless given")
     parser.add_argument("--budget", type=float, default=0.01, help="share of answers that mixed precision may change")
     parser.add_argument("--seed", type=int, default=0, help="of the choice of training examples")
+    add_output(parser, "quantization")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
     train, dev = read(arguments)

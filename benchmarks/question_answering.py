@@ -18,6 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from record import add_output, write_run
 
 import keras_bert
 from keras_bert.tasks.question_answering.files import as_questions, read_squad
@@ -84,17 +85,22 @@ def main():
     parser.add_argument("--length", type=int, default=384, help="tokens of a window")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--predictions", type=Path, help="write the answers of the last seed here")
-    parser.add_argument("--output", type=Path, help="append the lines here too")
+    add_output(parser, "question_answering")
     parser.add_argument("--verbose", type=int, default=0)
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
+    found = []
     for seed in arguments.seeds:
-        line = json.dumps(run(arguments, seed), ensure_ascii=False)
-        print(line, flush=True)
-        if arguments.output:
-            with arguments.output.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
+        found.append(run(arguments, seed))
+        print(json.dumps(found[-1], ensure_ascii=False), flush=True)
         keras.backend.clear_session()
+    names = {"F1": "f1", "exact match": "exact_match", "examples/s": "examples_per_second"}
+    row = {"data": "SQuAD 1.1 dev", "questions": found[0]["dev"]}
+    row |= {name: [one[key] for one in found] for name, key in names.items()}
+    row["minutes"] = [one["training_seconds"] / 60 for one in found]
+    settings = {key: found[0][key] for key in ("examples", "epochs", "learning_rate", "batch_size", "length")}
+    facts = {"seeds": arguments.seeds, "settings": settings}
+    write_run(arguments.output, [row], packages=("tensorflow", "keras"), **facts)
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ A script calls `write_run` at its end. Where the results are of another form, it
 by itself. `results_files.py` has the schema.
 """
 
+import argparse
 import datetime
 import functools
 import importlib.metadata
 import json
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -46,13 +48,19 @@ def write_run(
         facts: What else belongs to the run, such as `seeds`, `contenders`, `settings`.
     """
     about = {} if part is None else {"part": part}
-    run = {**about, **provenance(*packages), **facts, "results": results}
+    run = _plain({**about, **provenance(*packages), **facts, "results": results})
     found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"runs": []}
     others = [one for one in found.get("runs", [found]) if one.get("part") != part]
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"runs": [*others, run]}, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
+    text = json.dumps({"runs": [*others, run]}, indent=1, ensure_ascii=False, allow_nan=False)
+    text = re.sub(r"\[[\s\d.,e+-]+\]", lambda found: " ".join(found[0].split()), text)  # repetitions in one line
     path.write_text(text + "\n", encoding="utf-8")
     return run
+
+
+def add_output(parser: argparse.ArgumentParser, name: str) -> None:
+    """Give a script the option `--output`; its results go to `results/NAME.json` otherwise."""
+    parser.add_argument("--output", type=Path, default=RESULTS / f"{name}.json", help="the results file")
 
 
 def command(words: Sequence[str]) -> str:
@@ -113,7 +121,11 @@ def _version(package: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as Python's."""
+    """Numbers of NumPy as Python's, six digits of each; tuples as lists."""
     if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} cannot be written as JSON.")
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

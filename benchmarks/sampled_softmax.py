@@ -23,6 +23,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 import tensorflow as tf
+from record import add_output, write_run
 
 from keras_bert.model.config import BertConfig
 from keras_bert.pretraining.corpus.writing import read_examples, write_examples
@@ -89,20 +90,21 @@ def table_update(size, vocabulary_size):
     return lambda: update(gradient).numpy()
 
 
-def fastest(contenders, rounds):
-    """Minimum seconds of each callable; they take turns so that a slow moment of the machine hits all of them."""
-    best = dict.fromkeys(contenders, float("inf"))
+def all_seconds(contenders, rounds):
+    """Seconds of each callable; they take turns so that a slow moment of the machine hits all of them."""
+    found = {name: [] for name in contenders}
     for index in range(rounds + 1):
         for name, run in contenders.items():
             start = time.perf_counter()
             run()
             if index:  # the first round compiles
-                best[name] = min(best[name], time.perf_counter() - start)
-    return best
+                found[name].append(time.perf_counter() - start)
+    return found
 
 
 def measure_speed(arguments):
-    columns = ["full", *arguments.negatives, "table"]
+    columns, rows = ["full", *arguments.negatives, "table"], []
+    names = {"full": "full, ms", "table": "AdamW on the token table, ms"}
     print(f"{arguments.size}, {arguments.batch} × {LENGTH} tokens, {MASKED} masked; ms a step (full / sampled)\n")
     print(
         "| vocabulary | full softmax |",
@@ -115,13 +117,18 @@ def measure_speed(arguments):
         for negatives in arguments.negatives:
             contenders[negatives] = training_step(arguments.size, vocabulary_size, arguments.batch, negatives)
         contenders["table"] = table_update(arguments.size, vocabulary_size)
-        best = fastest(contenders, arguments.rounds)
+        found = all_seconds(contenders, arguments.rounds)
+        best = {name: min(seconds) for name, seconds in found.items()}
+        times = {names.get(name, f"{name:,} negatives, ms"): [1e3 * one for one in found[name]] for name in columns}
+        rows.append({"vocabulary": vocabulary_size, **times})
         cells = [f"{best[name] * 1e3:.0f}" for name in columns]
         for index, negatives in enumerate(arguments.negatives, 1):
             cells[index] += f" ({best['full'] / best[negatives]:.2f}×)"
         print(f"| {vocabulary_size:,} |", " | ".join(cells), "|", flush=True)
         del contenders
         keras.backend.clear_session()
+    settings = {"size": arguments.size, "batch": arguments.batch, "length": LENGTH, "masked positions": MASKED}
+    write_run(arguments.output, rows, packages=("tensorflow", "keras"), part="speed", settings=settings)
 
 
 # === Quality ===
@@ -194,7 +201,7 @@ def measure_quality(arguments):
     )
     contenders = [("full", None, counts)] if arguments.full is None else []
     contenders += [(f"{negatives} negatives", negatives, counts) for negatives in arguments.negatives]
-    full = arguments.full
+    full, rows = arguments.full, []
     for name, negatives, token_counts in contenders:
         if arguments.only and arguments.only not in name:
             continue
@@ -202,7 +209,13 @@ def measure_quality(arguments):
         full = perplexity if full is None else full
         change = f"{perplexity / full - 1:+.1%}"
         print(f"| {name} | {perplexity:.2f} | {change} | {accuracy:.4f} | {seconds:.0f} |", flush=True)
+        shown = name if negatives is None else f"{negatives:,} negatives"
+        row = {"softmax in training": shown, "perplexity": perplexity, "accuracy": accuracy, "seconds": seconds}
+        rows.append(row)
         keras.backend.clear_session()
+    about = {"size": arguments.size, "vocabulary": size, "batch": arguments.batch, "length": arguments.length}
+    facts = {"seeds": [arguments.seed], "settings": {**about, "steps": arguments.steps, "rate": arguments.rate}}
+    write_run(arguments.output, rows, packages=("tensorflow", "keras"), part="quality", **facts)
 
 
 def main():
@@ -228,6 +241,7 @@ def main():
         mode.add_argument("--size", help="a preset, or minilm")
         mode.add_argument("--batch", type=int)
         mode.add_argument("--negatives", type=int, nargs="+")
+        add_output(mode, "sampled_softmax")
     arguments = parser.parse_args()
     keep_freed_memory()
     arguments.run(arguments)

@@ -57,12 +57,13 @@ def torch(arguments):
 
 
 CONTENDERS = {"ours": ours, "crf": crf, "torch": torch}
+COLUMNS = {"free": "F1, best tags", "legal": "F1, best legal sequence"}
 
 
 def main():
     parser = make_parser(__doc__, CONTENDERS, epochs=5, batch=16, rate=1e-4, length=256)
     parser.add_argument("set", choices=FILES)
-    compare(parser, CONTENDERS, scores={"free": "F1 free", "legal": "F1 legal"})
+    compare(parser, CONTENDERS, scores=COLUMNS, part=lambda arguments: arguments.set)
 
 
 if __name__ == "__main__":

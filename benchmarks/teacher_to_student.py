@@ -28,6 +28,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 from mixed_sentences import mix_sentences
+from record import add_output, write_run
 
 import export
 import keras_bert
@@ -196,7 +197,8 @@ def measure(files, dev, rounds):
     return accuracies, times
 
 
-def print_table(files, accuracies, times, work):
+def print_table(files, accuracies, times, arguments):
+    work, rows = arguments.work, []
     base = files[0][1].stat().st_size, times[0].mean, accuracies[0]
     print("\n| file | MB | smaller | ms | faster | accuracy | of the teacher's |\n|---|---|---|---|---|---|---|")
     for (name, path), accuracy, latency in zip(files, accuracies, times, strict=True):
@@ -214,10 +216,15 @@ def print_table(files, accuracies, times, work):
             flush=True,
         )
         numbers = {"file": name, "bytes": size, "ms": latency.mean, "accuracy_on_dev": accuracy, **row}
+        rows.append({"file": name, "MB": size / 1e6, "ms": latency.mean, "accuracy, %": 100 * accuracy})
         with (work / "results.jsonl").open("a", encoding="utf-8") as file:
             file.write(
                 json.dumps({name: round(v, 5) if isinstance(v, float) else v for name, v in numbers.items()}) + "\n"
             )
+
+    sizes = {name: getattr(arguments, name) for name in ("student", "blocks", "heads", "last_neurons")}
+    facts = {"seeds": [arguments.seed], "settings": sizes}
+    write_run(arguments.output, rows, packages=("tensorflow", "keras", "ai-edge-litert"), **facts)
 
 
 def main():
@@ -246,6 +253,7 @@ def main():
     parser.add_argument(
         "--smoke", type=int, metavar="TEXTS", help="so many training and dev texts, to see that it runs"
     )
+    add_output(parser, "teacher_to_student")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
 
@@ -257,11 +265,15 @@ def main():
     if arguments.last_epochs and arguments.student == "pruned":
         student = shrink_student(arguments, teacher, student, train, dev)
     files = write_files(arguments, teacher, student, train)
-    print_table(files, *measure(files, dev, arguments.rounds), arguments.work)
+    print_table(files, *measure(files, dev, arguments.rounds), arguments)
     if arguments.without_teacher:
         alone = train_alone(arguments, teacher, train, dev)
         scores = [task.evaluate(dev).accuracy for task in (student, alone)]
         print(f"\nin Keras: distilled {scores[0]:.4f}, without a teacher {scores[1]:.4f}", flush=True)
+        names = ("distilled", "on the labels alone")
+        rows = [{"student": name, "accuracy, %": 100 * score} for name, score in zip(names, scores, strict=True)]
+        facts = {"seeds": [arguments.seed], "settings": {"parameters": student.model.count_params()}}
+        write_run(arguments.output, rows, packages=("tensorflow", "keras"), part="without a teacher", **facts)
 
 
 if __name__ == "__main__":

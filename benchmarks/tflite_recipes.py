@@ -21,6 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
+from record import add_output, write_run
 
 import export
 import keras_bert
@@ -45,7 +46,7 @@ def with_states(task):
 
 
 def run(path, rows):
-    """Logits and mean-pooled states of each row, and the milliseconds of a full one."""
+    """Logits and mean-pooled states of each row, and the milliseconds of a full one, each time."""
     interpreter = Interpreter(str(path), num_threads=1)
     (key,) = interpreter.get_signature_list()
     runner = interpreter.get_signature_runner(key)
@@ -64,7 +65,7 @@ def run(path, rows):
         outputs = runner(**{name: np.pad(value, [(0, 0), (0, width - tokens)]) for name, value in row.items()})
         logits.append(outputs["logits"][0])
         pooled.append(outputs["states"][0, :tokens].mean(axis=0))
-    return np.array(logits), np.array(pooled), min(times) * 1e3
+    return np.array(logits), np.array(pooled), [one * 1e3 for one in times]
 
 
 def main():
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--lengths", default=str(LENGTH), choices=[str(LENGTH), "dynamic"])
     parser.add_argument("--recipes", default=",".join(RECIPES))
     parser.add_argument("--count", type=int, default=32, help="texts to measure on")
+    add_output(parser, "tflite_recipes")
     options = parser.parse_args()
 
     if Path(options.model, "keras_bert_task.json").is_file():
@@ -92,7 +94,7 @@ def main():
     calibration = keras_bert.pack(task.tokenizer, calibration, sequence_length=LENGTH)
     model = with_states(task)
     lengths = LENGTH if options.lengths == str(LENGTH) else "dynamic"
-    reference = None
+    reference, found = None, []
     print("| recipe | MB | ms | partitions | cosine | rms | same class | accuracy |\n|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as directory:
         for recipe in options.recipes.split(","):
@@ -102,7 +104,13 @@ def main():
             count = SLOW.get(recipe, len(inputs))
             logits, pooled, milliseconds = run(path, inputs[:count])
             reference = (logits, pooled) if reference is None else reference
-            print(row_of(recipe, artifact, logits, pooled, milliseconds, reference, rows), flush=True)
+            found.append(row_of(recipe, artifact, logits, pooled, milliseconds, reference, rows))
+            print(line_of(found[-1]), flush=True)
+    settings = {"tokens": LENGTH, "threads": 1, "texts": len(texts)}
+    packages = ("tensorflow", "keras", "ai-edge-litert")
+    write_run(
+        options.output, found, packages=packages, part=None if options.data is None else "trained", settings=settings
+    )
 
 
 def row_of(recipe, artifact, logits, pooled, milliseconds, reference, rows):
@@ -112,13 +120,19 @@ def row_of(recipe, artifact, logits, pooled, milliseconds, reference, rows):
     rms = np.sqrt(np.square(logits - true_logits).mean() / np.square(true_logits).mean())
     same = (logits.argmax(axis=1) == true_logits.argmax(axis=1)).mean()
     (partitions,) = audit_ops(artifact.path, count_partitions=True).partitions.values()
-    accuracy = ""
+    row = {"recipe": recipe, "MB": artifact.num_bytes / 1e6, "ms": milliseconds, "partitions": partitions}
+    row |= {"cosine": float(cosine), "rms": float(rms), "same class, %": 100 * float(same)}
     if rows:
         labels = [int(label) for _, label in rows[: len(logits)]]
-        accuracy = f"{100 * (logits.argmax(axis=1) == labels).mean():.1f}"
+        row["accuracy, %"] = 100 * float((logits.argmax(axis=1) == labels).mean())
+    return row
+
+
+def line_of(row):
+    accuracy = f"{row['accuracy, %']:.1f}" if "accuracy, %" in row else ""
     return (
-        f"| {recipe} | {artifact.num_bytes / 1e6:.1f} | {milliseconds:.1f} | {partitions} "
-        f"| {cosine:.4f} | {rms:.4f} | {same:.3f} | {accuracy} |"
+        f"| {row['recipe']} | {row['MB']:.1f} | {min(row['ms']):.1f} | {row['partitions']} "
+        f"| {row['cosine']:.4f} | {row['rms']:.4f} | {row['same class, %'] / 100:.3f} | {accuracy} |"
     )
 
 

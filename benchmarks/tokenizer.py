@@ -29,6 +29,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import keras_hub  # noqa: E402 - the settings above must be in place before
 import tensorflow as tf  # noqa: E402
 import tokenizers  # noqa: E402
+from record import add_output, write_run  # noqa: E402
 
 from keras_bert.text.tokenizer import BertTokenizer  # noqa: E402
 
@@ -91,6 +92,7 @@ def main():
     parser.add_argument("--vocabulary", type=Path, default=minilm)
     parser.add_argument("--megabytes", type=float, default=40)
     parser.add_argument("--rounds", type=int, default=5)
+    add_output(parser, "tokenizer")
     arguments = parser.parse_args()
 
     paragraphs, size = read_paragraphs(arguments.data / "enwiki.txt.gz", arguments.megabytes * 1e6)
@@ -111,13 +113,21 @@ def main():
         for name, (measure, _) in contestants.items():
             seconds[name].append(measure())
     speed = {name: size / 1e6 / min(times) for name, times in seconds.items()}
+    rows = []
     for name, (_, tokenize) in contestants.items():
         differences = count_differences(lists, tokenize, reference) if tokenize else 0
         print(f"{name:12}{speed[name]:10.1f} MB/s {differences:10,} paragraphs differ from tokenizers")
+        rates, called = [size / 1e6 / one for one in seconds[name]], {"keras_bert": "ours"}.get(name, name)
+        rows.append({"contender": called, "MB/s": rates, "differ": differences})
     lead = {name: speed["keras_bert"] / speed[name] for name in speed}
     print(
         f"keras_bert is {lead['tokenizers']:.1f} times as fast as tokenizers, "
         f"{lead['keras-hub']:.1f} times as fast as keras-hub"
+    )
+    settings = {"megabytes": arguments.megabytes, "paragraphs": len(paragraphs), "batch": BATCH, "threads": THREADS}
+    packages = ("tensorflow", "keras-hub", "tokenizers")
+    write_run(
+        arguments.output, rows, packages=packages, settings=settings, contenders=[row["contender"] for row in rows]
     )
 
 

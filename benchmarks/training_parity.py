@@ -21,6 +21,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import keras
 import numpy as np
+from record import add_output, write_run
 
 import keras_bert
 from keras_bert.checkpoint.hub import find_directory
@@ -161,6 +162,7 @@ def main():
     parser.add_argument("--from-heads", help=argparse.SUPPRESS)
     parser.add_argument("--dropout", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--without-torch", action="store_true", help="TensorFlow and JAX only")
+    add_output(parser, "training_parity")
     arguments = parser.parse_args()
     if arguments.from_heads:
         answer_on_jax(arguments)
@@ -170,6 +172,8 @@ def main():
     parts = range(0, arguments.steps, EVERY)
     print("| dropout | | " + " | ".join(f"to step {part + EVERY}" for part in parts) + " | unseen |")
     print("|---" * (len(parts) + 3) + "|")
+    columns = [f"steps {part + 1} to {part + EVERY}" for part in parts] + ["unseen"]
+    results = []
     for dropout in (0.0, 0.1):
         losses, measure, heads = train_ours(task, train, dropout, arguments.steps, arguments.epsilon)
         rows = {"TensorFlow": (losses, np.mean([measure(*batch) for batch in check]))}
@@ -180,6 +184,11 @@ def main():
         for name, (losses, unseen) in rows.items():
             values = [*(np.mean(losses[part : part + EVERY]) for part in parts), unseen]
             print(f"| {dropout} | {name} | " + " | ".join(f"{value:.4f}" for value in values) + " |", flush=True)
+            results.append({"dropout": dropout, "contender": name, **dict(zip(columns, values, strict=True))})
+    part = None if arguments.epsilon is None else f"epsilon {arguments.epsilon:g}"
+    packages = ("tensorflow", "keras", "jax", "torch", "transformers")
+    settings = {"batch": BATCH, "rate": RATE, "steps": arguments.steps}
+    write_run(arguments.output, results, packages=packages, part=part, seeds=[0], settings=settings)
 
 
 if __name__ == "__main__":
