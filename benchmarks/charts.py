@@ -93,7 +93,7 @@ def draw(chart: Chart, numbers: dict[str, float], path: Path) -> None:
         bars = axes.barh(names, [numbers[name] for name in names], color=colours, height=0.72)
         axes.bar_label(bars, [label(numbers[name]) for name in names], padding=4, color=INK, fontsize=9)
         better = "more" if chart.more else "less"
-        axes.set_title(f"{chart.title} ({better} is better)", loc="left", fontsize=11, color=INK)
+        figure.suptitle(f"{chart.title} ({better} is better)", x=0.01, ha="left", fontsize=11, color=INK)
         axes.margins(x=0.12)
         axes.spines[["top", "right", "bottom"]].set_visible(False)
         axes.tick_params(axis="y", length=0, colors=INK, labelsize=9)

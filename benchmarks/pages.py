@@ -359,7 +359,7 @@ PAGES = {
         "mean over the dev texts at their own lengths where the runtime can; `same`: texts with the answer of Keras in "
         "float32.",
         "keras-hub's files have one length. OpenVINO's float32 model may compute in bfloat16 on a processor that has "
-        "it, as this one. `session.x64quantprecision=1` is what CPUs without VNNI need.",
+        "it, as this one. `as without VNNI` has `session.x64quantprecision=1`, which such CPUs need.",
         "Small and fast",
         code=("export/tflite", "export/runtime"),
         charts=("inference", "inference_size"),

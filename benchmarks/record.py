@@ -72,7 +72,7 @@ def command(words: Sequence[str]) -> str:
     """
     script, *rest = words
     shown, flag = [f"benchmarks/{Path(script).name}" if Path(script).suffix == ".py" else script], ""
-    for word in rest:
+    for word in _without_output(rest):
         name, _, value = word.partition("=")
         if Path(word).is_absolute():
             word = "DIR" if flag in ("", "data") else flag.upper().replace("-", "_")
@@ -111,6 +111,12 @@ def machine() -> dict[str, Any]:
         "used": len(os.sched_getaffinity(0)),
         "memory_gb": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
     }
+
+
+def _without_output(words: Sequence[str]) -> list[str]:
+    """A command's words without `--output` and its file, which change no result."""
+    pairs = zip(("", *words), words, strict=False)
+    return [word for before, word in pairs if "--output" not in (before, word)]
 
 
 def _version(package: str) -> str | None:

@@ -1,5 +1,6 @@
 """Results are data: files follow one schema, what shows their numbers is made of them, and they are not too old."""
 
+import doctest
 import json
 import re
 import shutil
@@ -79,6 +80,8 @@ def test_a_script_writes_what_the_schema_asks_for(tmp_path, monkeypatch):
         f"a={data}",
         "--python",
         str(data),
+        "--output",
+        "x.json",
         "--rounds",
         "2",
     ]
@@ -91,6 +94,12 @@ def test_a_script_writes_what_the_schema_asks_for(tmp_path, monkeypatch):
     assert (slow["part"], fast["part"], fast["results"]) == ("slow", "fast", [{"ms": 2.0}])
     assert fast["command"] == "python benchmarks/x.py --data DIR --start a=data --python PYTHON --rounds 2"
     assert set(fast["versions"]) == {"python", "numpy"}
+
+
+@pytest.mark.parametrize("module", [record, results_files, result_tables], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_are_true(module):
+    tried = doctest.testmod(module)
+    assert tried.attempted and not tried.failed
 
 
 # === Tables ===
