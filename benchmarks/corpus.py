@@ -6,15 +6,7 @@
 The baseline is the algorithm of the original `create_pretraining_data`: a tokenizer in Python, all documents in memory,
 pairs as lists of tokens, one protocol buffer after another. Masking, which it also does, is left out, since ours is
 drawn while training. Both make next-sentence pairs of 128 tokens of the same text, with the same sentence splitter, in
-one process on one core; rounds are interleaved, the best of each counts. It prints about:
-
-    8.0 MB of English prose, one core
-    original's way     0.76 MB/s
-    keras_bert         6.44 MB/s   8.5 times as fast
-
-    1x                     51 MB of text in    28 s: parent 863 MB, largest worker 964 MB
-    10x                   510 MB of text in    75 s: parent 876 MB, largest worker 970 MB
-    one document, 4x      204 MB of text in    33 s: parent 877 MB, largest worker 1008 MB
+one process on one core; rounds are interleaved, the best of each counts.
 """
 
 import argparse

@@ -4,22 +4,7 @@ r"""How far MediaPipe's tokenizer is from BERT's, and whether a few lines in the
 
 MediaPipe (and the Task Library, whose tokenizer is the same) lowercases ASCII, splits at ASCII whitespace, punctuation
 and CJK ideographs, and looks words up. BERT also strips accents, lowercases all letters, drops control characters and
-takes every kind of space for one. With the vocabulary of MiniLM and MediaPipe 1.2.0 it prints:
-
-    a character alone and inside a word       texts  differ  prepared
-    ASCII, control                               33      29         0
-    ASCII, printable                             95       0         0
-    zero-width, soft hyphen, control            195     182        13
-    NBSP and other spaces                        18      18         0
-    punctuation                                 796     108       104
-    other symbols                              1500       8         0
-    other letters and digits                   1500      35         0
-    Latin letters with accents or capital       676     529         0
-    other Latin letters                         479       0         0
-    combining marks                            1500     910       275
-    Hangul                                     1500     200         0
-    CJK ideographs                             1500       6         5
-    emoji                                      1500       0         0
+takes every kind of space for one.
 
 So English, Chinese and emoji are the same as they are; nearly every other language is not. What to do, for an uncased
 model: prepare the text before it is handed to MediaPipe, as `prepare` does below. Every sentence tried then gives
