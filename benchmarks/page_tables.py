@@ -226,6 +226,15 @@ def pretraining_gain(run: Run) -> list[Table]:
     return [Table("", [{name.replace("_", " "): run.get(name) for name in names}])]
 
 
+def counted(run: Run) -> list[Table]:
+    """Counts by job or format, without the commits of each; single values of a part in one row."""
+    if isinstance(run["results"], dict):
+        return [Table("", [{"work": run.get("part", ""), **run["results"]}])]
+    rows = [{name: value for name, value in row.items() if name != "commits"} for row in run["results"]]
+    part = {"fault": run["part"]} if "part" in run else {}
+    return [Table("", [{**part, **row} for row in rows])]
+
+
 def merged(tables: Sequence[Table]) -> list[Table]:
     """Tables with the same caption and columns become one: of files whose runs are rows."""
     found: dict[tuple[str, ...], Table] = {}

@@ -1,7 +1,7 @@
 """What stands on the page of each results file beside its command: a title, the setup, tables and how to read them.
 
 `PAGES` has an entry for each file that deserves words. A file without one gets a page all the same: its name as the
-title, the first line of its script as the setup, and whatever tables its data make. An entry with `tables` is a
+title, the first words of its script as the setup, and whatever tables its data make. An entry with `tables` is a
 function from the runs of the file to tables; it may add columns, such as ratios. Readings have no numbers of results:
 those are in the tables, where `render.py` puts them from the data.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from page_tables import (
     EXAMPLES,
     compared,
+    counted,
     demo,
     distillation,
     divided,
@@ -37,7 +38,7 @@ from result_tables import Table, tables_of
 from results_files import Run, data
 
 ROOT = Path(__file__).parents[1]
-GROUPS = ("Text", "Training", "Tasks", "Small and fast", "Serving", "Writing", "More")
+GROUPS = ("Text", "Training", "Tasks", "Small and fast", "Serving", "Writing", "Trust", "More")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Page:
         tables: Makes the tables of a run; by default its data become tables as they are.
         code: What the result depends on, as paths; a change there makes it older.
         charts: Names of the charts on the page.
+        joined: Whether the parts share one table.
     """
 
     title: str
@@ -61,6 +63,7 @@ class Page:
     tables: Callable[[Run], Sequence[Table]] | None = None
     code: tuple[str, ...] = ("keras_bert", "export")
     charts: tuple[str, ...] = ()
+    joined: bool = False
 
     def tables_of(self, run: Run) -> Sequence[Table]:
         """The tables of one run."""
@@ -74,7 +77,8 @@ def page_of(name: str, runs: list[Run]) -> Page:
     script = re.match(r"python ([\w/]+\.py)", runs[0]["command"])
     path = ROOT / script[1] if script else None
     about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path and path.is_file() else None
-    first = next((line for line in (about or "").splitlines() if line and not line.startswith("python ")), "")
+    paragraphs = [" ".join(one.split()) for one in (about or "").split("\n\n")]
+    first = next((one for one in paragraphs if not one.startswith("python ")), "")
     return Page(name.replace("_", " ").capitalize(), first)
 
 
@@ -387,6 +391,49 @@ PAGES = {
         "Nothing was lost or wrong, and memory did not grow.",
         "Serving",
         code=("export/server",),
+    ),
+    "accelerators": Page(
+        "Accelerators, compiled for and not run on",
+        "The pretraining step compiled by XLA for chips that are not there. Memory and operations are the compiler's, "
+        "seconds its estimate (TPUs) or the time at the chip's peak (GPUs).",
+        "Nothing here ran on a chip.",
+        "Training",
+        code=("keras_bert/pretraining", "keras_bert/model", "keras_bert/training"),
+    ),
+    "pretraining_input": Page(
+        "The input of pretraining",
+        "Rows that leave the input for each second of processor time, in all threads together: of examples that are "
+        "parsed, packed and masked on the way, and of rows that were packed when they were written and are masked by "
+        "the step.",
+        "",
+        "Training",
+        code=("keras_bert/pretraining", "keras_bert/batching"),
+    ),
+    "faults": Page(
+        "Killed at any moment",
+        "Every long job is killed at random moments, started again, and compared with an undisturbed run.",
+        "A fault would be a run that ends in another way, or does not go on.",
+        "Trust",
+        counted,
+        joined=True,
+    ),
+    "fuzz": Page(
+        "Broken files",
+        "Files of every format that is read, broken at random and by known tricks. A finding would be a crash, a hang, "
+        "memory without bounds, a strange error or executed code; it is fixed, and its file becomes a test.",
+        "`opened` files were harmless, `refused` ones gave an error in words; what was `found` is fixed.",
+        "Trust",
+        counted,
+        joined=True,
+    ),
+    "endurance": Page(
+        "One process for long",
+        "Memory and time of one process that does the same work again and again, after the first fifth, in which "
+        "shapes are compiled and pools fill.",
+        "A leak would be a slope that does not end.",
+        "Trust",
+        counted,
+        joined=True,
     ),
     "generation": Page(
         "Writing",

@@ -1,6 +1,6 @@
 """Reads results files, and says what is wrong with one.
 
-A file `benchmarks/results/NAME.json` is a run, or `{"runs": [run, ...]}`. A run has
+A file `benchmarks/results/NAME.json` is a run, `{"runs": [run, ...]}`, or `{part: run, ...}`. A run has
 
     commit      the code that was measured, with a plus sign where files differed from it
     date        the day, as 2026-11-19
@@ -55,7 +55,8 @@ def read_all(directory: Path = RESULTS) -> dict[str, list[Run]]:
 def read_runs(path: Path) -> list[Run]:
     """The runs of a file; a file that does not follow the schema is an error."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    runs = found.get("runs", [found])
+    by_part = "runs" not in found and not ABOUT.keys() & found.keys()
+    runs = [{"part": name, **run} for name, run in found.items()] if by_part else found.get("runs", [found])
     wrong = [f"run {place}: {problem}" for place, run in enumerate(runs) for problem in problems(run)]
     if wrong or not runs:
         raise ValueError(f"{path.name} does not follow the schema: {'; '.join(wrong) or 'it has no runs'}.")

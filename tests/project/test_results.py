@@ -61,6 +61,12 @@ def test_the_schema_asks_for_everything(name):
     assert results_files.problems({key: value for key, value in GOOD.items() if key != name})
 
 
+def test_a_file_may_have_its_runs_by_part(tmp_path):
+    for text in ({"fast": GOOD, "slow": GOOD}, {"runs": [{"part": "fast", **GOOD}, {"part": "slow", **GOOD}]}):
+        (tmp_path / "x.json").write_text(json.dumps(text), encoding="utf-8")
+        assert [run["part"] for run in results_files.read_runs(tmp_path / "x.json")] == ["fast", "slow"]
+
+
 def test_a_bad_file_is_named(tmp_path):
     (tmp_path / "slow.json").write_text(json.dumps({"runs": [{**GOOD, "date": "today"}]}), encoding="utf-8")
     with pytest.raises(ValueError, match=r"slow.json does not follow the schema: run 0: the date is 'today'"):
@@ -159,7 +165,7 @@ def test_pages_have_four_parts_and_are_short(name):
 
 
 def test_pages_describe_files_that_are_there():
-    waited_for = {"pretraining_gain"}
+    waited_for = {"accelerators", "endurance", "faults", "fuzz", "pretraining_gain", "pretraining_input"}
     assert set(pages.PAGES) - set(RESULTS) <= waited_for
     for name, page in pages.PAGES.items():
         assert page.group in pages.GROUPS
