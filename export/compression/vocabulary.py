@@ -89,7 +89,9 @@ def trim_vocabulary(
     if not texts:
         raise ValueError("There are no texts; expected texts to choose the vocabulary by.")
     tokenizer = task.tokenizer
-    counts = np.bincount(tokenize_texts(tokenizer, texts).first_ids, minlength=tokenizer.vocabulary_size)
+    counts = np.bincount(
+        tokenize_texts(tokenizer, _as_read(task, texts)).first_ids, minlength=tokenizer.vocabulary_size
+    )
     unknown = [token for token in keep if token not in set(tokenizer.vocabulary)]
     if unknown:
         raise ValueError(f"Got keep={unknown[:10]}, which are not in the vocabulary; pass tokens that are.")
@@ -130,6 +132,13 @@ def _take(tokenizer: SubwordTokenizer, kept: np.ndarray) -> SubwordTokenizer:
 
 def _flat(texts: Sequence[str | Sequence[str]]) -> list[str]:
     return [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
+
+
+def _as_read(task: Task, texts: list[str]) -> list[str]:
+    """The texts, and again with each of the prompts that a task puts before them."""
+    prompts = getattr(task, "prompts", None)
+    found = [] if prompts is None else [prompt for prompt in prompts.texts.values() if prompt]
+    return [*texts, *(prompt + text for prompt in found for text in texts)]
 
 
 def _with_cost(
