@@ -2,7 +2,7 @@
 
     python benchmarks/small_vectors.py --data DIR        # 20 minutes on two cores; --large 0 --epochs 0 takes 2
 
-`DIR` has GLUE's `glue/STS-B/dev.tsv` and `train.tsv`, and `enwiki.txt.gz`. The vectors are of all-MiniLM-L6-v2: as it is,
+`DIR` has GLUE's `glue/STS-B/dev.tsv` and `train.tsv`, and `enwiki.txt.gz`. The vectors are all-MiniLM-L6-v2's, as it is,
 trained for an epoch on STS-B's training pairs, and trained on the same with `matryoshka=`. Ranges and thresholds are
 learned from sentences of the training split, and nothing is chosen on the development split: it is measured once. The
 search looks for its sentences among those of the training split, and for a thousand lines of Wikipedia among 200,000
