@@ -1,8 +1,8 @@
 """Measures small sentence vectors against whole floats: fewer dimensions, bytes and bits; and a search in 200,000.
 
-    python benchmarks/small_vectors.py --data DIR        # 20 minutes on two cores; --large 0 --epochs 0 takes 2
+    python benchmarks/small_vectors.py --data DIR        # 20 minutes on two cores
 
-`DIR` has GLUE's `glue/STS-B/dev.tsv` and `train.tsv`, and `enwiki.txt.gz`. The vectors are all-MiniLM-L6-v2's, as it is,
+`DIR` has GLUE's `glue/STS-B/dev.tsv` and `train.tsv`, and `enwiki.txt.gz`. The vectors are of MiniLM (L6) as it is,
 trained for an epoch on STS-B's training pairs, and trained on the same with `matryoshka=`. Ranges and thresholds are
 learned from sentences of the training split, and nothing is chosen on the development split: it is measured once. The
 search looks for its sentences among those of the training split, and for a thousand lines of Wikipedia among 200,000
@@ -32,6 +32,7 @@ from keras_bert.decoding.similarity import normalize_vectors, search_vectors, sh
 from keras_bert.decoding.small_vectors import SmallVectors, quantize_vectors  # noqa: E402
 from keras_bert.tasks.similarity.task import SentenceEmbedder  # noqa: E402
 
+PARTS = ("as it is", "trained", "matryoshka", "large")
 WIDTHS = (256, 128, 64)
 CANDIDATES = (10, 20, 40)
 Pairs = tuple[list[str], list[str], np.ndarray]
@@ -122,40 +123,54 @@ def _sizes(vectors: np.ndarray, small: SmallVectors) -> dict[str, int]:
     return {"float32": vectors.nbytes, "int8": small.codes.nbytes, "bits": small.bits.nbytes}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--sentences", type=int, default=6000, help="of the training split")
-    parser.add_argument("--epochs", type=float, default=1, help="of training; 0 leaves it out")
-    parser.add_argument("--large", type=int, default=200_000, help="sentences of the large search; 0 leaves it out")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "small_vectors.json")
-    arguments = parser.parse_args()
-    (folder,) = [path.parent for path in arguments.data.glob("glue/STS*/dev.tsv")]
+def measure_as_it_is(folder: Path) -> dict[str, Any]:
+    """The model as it is: fewer dimensions and bytes on pairs, bytes and bits in a search."""
     embedder = SentenceEmbedder.from_pretrained("all-MiniLM-L6-v2", sequence_length=64)
     first, second, scores = read_pairs(folder / "dev.tsv")
-    pairs = read_pairs(folder / "train.tsv")
-    known = list(dict.fromkeys(pairs[0]))[: arguments.sentences]
+    known = list(dict.fromkeys(read_pairs(folder / "train.tsv")[0]))
     one, other, collection = (embedder.predict(texts) for texts in (first, second, known))
     small = [quantize_vectors(vectors, learn_from=collection).to_float() for vectors in (one, other)]
     few = shorten_vectors(collection, 128)
     fewer = [quantize_vectors(shorten_vectors(vectors, 128), learn_from=few).to_float() for vectors in (one, other)]
-    results: dict[str, Any] = {
+    return {
         "pairs": len(scores),
-        "collection": len(collection),
-        "spearman by dimensions": {"as it is": by_width(one, other, scores)},
+        "spearman by dimensions": by_width(one, other, scores),
         "spearman of int8": {"384": correlate(*small, scores), "128": correlate(*fewer, scores)},
+        "collection": len(collection),
         "recall@10": recalls(one, collection),
         "bytes": _sizes(collection, quantize_vectors(collection, "binary")),
     }
-    for name, widths in (("trained", ()), ("trained with matryoshka", (128, 64))) if arguments.epochs else ():
-        trained = train(pairs, arguments.epochs, widths)
-        vectors = [trained.predict(texts) for texts in (first, second)]
-        results["spearman by dimensions"][f"{name} {widths}" if widths else name] = by_width(*vectors, scores)
-        print(json.dumps(results["spearman by dimensions"], indent=1), flush=True)
-    if arguments.large:
-        results["a large search"] = search_many(arguments.data / "enwiki.txt.gz", arguments.large)
-    print(json.dumps(results, indent=1))
-    arguments.output.write_text(json.dumps({**provenance("keras", "numpy"), **results}, indent=1) + "\n", "utf-8")
+
+
+def measure_trained(folder: Path, epochs: float, matryoshka: tuple[int, ...]) -> dict[str, Any]:
+    """The model after training on the scored pairs of the training split."""
+    trained = train(read_pairs(folder / "train.tsv"), epochs, matryoshka)
+    first, second, scores = read_pairs(folder / "dev.tsv")
+    vectors = [trained.predict(texts) for texts in (first, second)]
+    return {"epochs": epochs, "matryoshka": matryoshka, "spearman by dimensions": by_width(*vectors, scores)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure; others stay")
+    parser.add_argument("--epochs", type=float, default=1, help="of training")
+    parser.add_argument("--sentences", type=int, default=200_000, help="of the large search")
+    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "small_vectors.json")
+    arguments = parser.parse_args()
+    (folder,) = [path.parent for path in arguments.data.glob("glue/STS*/dev.tsv")]
+    for part in arguments.parts:
+        if part == "as it is":
+            found = measure_as_it_is(folder)
+        elif part == "large":
+            found = search_many(arguments.data / "enwiki.txt.gz", arguments.sentences)
+        else:
+            found = measure_trained(folder, arguments.epochs, (128, 64) if part == "matryoshka" else ())
+        print(part, json.dumps(found, indent=1), flush=True)
+        path: Path = arguments.output
+        results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        results[part] = {**provenance("tensorflow", "keras", "numpy"), **found}
+        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
