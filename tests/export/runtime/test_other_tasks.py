@@ -197,6 +197,7 @@ def test_other_ways_to_ask(place):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.filterwarnings("ignore:.* (cut|apart)")
 def test_prompts_and_dimensions_are_in_the_file(tmp_path):
     prompts = {"query": "the film ", "passage": "a plot "}
     task = new_embedder(prompts=prompts, default_prompt_name="passage", dimensions=8)
@@ -218,6 +219,7 @@ def test_prompts_and_dimensions_are_in_the_file(tmp_path):
         convert_strings(task, tmp_path / "strings.tflite")
 
 
+@pytest.mark.filterwarnings("ignore:.* (cut|apart)")
 @pytest.mark.slow
 def test_a_saved_model_puts_prompts(tmp_path):
     task = new_embedder(prompts={"query": "the film "}, default_prompt_name="query", dimensions=8)
