@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record import provenance
+from record import add_output, write_run
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT)]
@@ -196,7 +196,7 @@ def main() -> None:
     parser.add_argument("--min-count", type=int, default=1, help="of the pieces that both encoders keep")
     parser.add_argument("--pairs", type=int, default=4000, help="of each language that the small encoder learns from")
     parser.add_argument("--sentences", type=int, default=300, help="of each language whose vectors are compared")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "multilingual_trimming.json")
+    add_output(parser, "multilingual_trimming")
     arguments = parser.parse_args()
     if not arguments.model.is_file():
         learn_model(arguments.model)
@@ -236,8 +236,7 @@ def main() -> None:
             results["texts of other languages that are cut in another way"] = count_changed(tokenizer, trimmed, others)
         print(json.dumps(results[name], indent=1), flush=True)
         del embedder, trimmed
-    about = provenance("tensorflow", "keras", "tensorflow-text")
-    arguments.output.write_text(json.dumps({**about, **results}, indent=1) + "\n", encoding="utf-8")
+    write_run(arguments.output, results, packages=("tensorflow", "keras", "tensorflow-text"))
 
 
 def count_changed(

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from record import provenance
+from record import add_output, write_run
 from scipy.stats import spearmanr
 
 ROOT = Path(__file__).parents[1]
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure; others stay")
     parser.add_argument("--epochs", type=float, default=1, help="of training")
     parser.add_argument("--sentences", type=int, default=200_000, help="of the large search")
-    parser.add_argument("--output", type=Path, default=ROOT / "benchmarks" / "results" / "small_vectors.json")
+    add_output(parser, "small_vectors")
     arguments = parser.parse_args()
     (folder,) = [path.parent for path in arguments.data.glob("glue/STS*/dev.tsv")]
     for part in arguments.parts:
@@ -166,11 +166,8 @@ def main() -> None:
             found = search_many(arguments.data / "enwiki.txt.gz", arguments.sentences)
         else:
             found = measure_trained(folder, arguments.epochs, (128, 64) if part == "matryoshka" else ())
-        print(part, json.dumps(found, indent=1), flush=True)
-        path: Path = arguments.output
-        results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        results[part] = {**provenance("tensorflow", "keras", "numpy"), **found}
-        path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        run = write_run(arguments.output, found, packages=("tensorflow", "keras", "numpy"), part=part)
+        print(json.dumps(run, indent=1), flush=True)
 
 
 if __name__ == "__main__":
