@@ -292,8 +292,8 @@ PAGES = {
     "small_vectors": Page(
         "Small vectors",
         "all-MiniLM-L6-v2's vectors, as they are and after training with `matryoshka=(128, 64)`: Spearman on STS-B's "
-        "dev set by the number of dimensions, and the recall of a search among sentences of its training split. The large "
-        "search is in sentences of Wikipedia, with `tiny-en`.",
+        "dev set by the number of dimensions, and the recall of a search among sentences of its training split. The "
+        "large search is in sentences of Wikipedia, with `tiny-en`.",
         "Bytes lose nothing that matters; bits need candidates that are ranked once more.",
         "Tasks",
         code=("keras_bert/decoding", "keras_bert/tasks/similarity"),
