@@ -161,7 +161,8 @@ def render_blocks(text: str, results: Results) -> str:
 
 def marked_files() -> list[Path]:
     """The files that may have marked blocks."""
-    return [ROOT / "README.md", *sorted((ROOT / "benchmarks").glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = (ROOT.glob("README*.md"), (ROOT / "benchmarks").glob("*.md"), (ROOT / "docs").rglob("*.md"))
+    return [path for some in pages for path in sorted(some)]
 
 
 # === Writing and checking ===

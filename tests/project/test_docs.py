@@ -20,6 +20,7 @@ from keras_bert.cli import main, make_parser
 
 COMMANDS = make_parser().commands.choices
 RUNNING = [page for page in PAGES if any(block.runs for block in read_blocks(page))]
+WIDTH = 88  # what a window of 1,280 pixels shows between both menus
 ON_SITE = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT / "docs")))
 
 
@@ -105,6 +106,13 @@ def test_a_task_of_your_own_is_short_and_needs_no_tensorflow_on_a_device(tmp_pat
     command, environment = [sys.executable, "-c", code], {**os.environ, "PYTHONPATH": places}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@ON_SITE
+def test_code_fits_a_page_without_scrolling(page):
+    for block in read_blocks(page):
+        for line in block.code.splitlines():
+            assert len(line) <= WIDTH, f"{page.name}: {len(line)} characters instead of at most {WIDTH}: {line}"
 
 
 # === Commands, paths, links, numbers ===
