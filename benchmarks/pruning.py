@@ -20,6 +20,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import keras
 import numpy as np
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
@@ -28,8 +29,8 @@ from record import add_output, write_run
 import export
 import keras_bert
 from export.file.ops import audit_ops
-from export.tflite.conversion import _draw_signatures
 from keras_bert.data.glue import read_glue
+from keras_bert.model.encoder import INPUT_NAMES
 from keras_bert.model.weights import copy_weights, to_numpy
 
 LENGTH = 128
@@ -57,10 +58,14 @@ def cut(task, sparsity, block=1):
 
 def sparse_file(task, path):
     """The float file of TensorFlow's converter, with matrices stored without their zeros."""
-    archive, keys = _draw_signatures(task.model, (LENGTH,))
+    archive = keras.export.ExportArchive()
+    archive.track(task.model)
+    spec = {name: tf.TensorSpec((1, LENGTH), tf.int32, name=name) for name in INPUT_NAMES}
+    key = f"length_{LENGTH}"
+    archive.add_endpoint(key, lambda inputs: task.model(inputs, training=False), input_signature=[spec])
     with tempfile.TemporaryDirectory() as directory:
         archive.write_out(directory, verbose=False)
-        converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=keys)
+        converter = tf.lite.TFLiteConverter.from_saved_model(directory, signature_keys=[key])
         converter.optimizations = [tf.lite.Optimize.EXPERIMENTAL_SPARSITY]
         path.write_bytes(converter.convert())
 

@@ -41,7 +41,8 @@ def read_texts(path, count):
 def with_states(task):
     """The task's model with the states of the tokens beside its logits."""
     (name,) = task.model.output
-    states = task.model.get_layer("pooler").input
+    read = task.model.get_layer("pooler").input
+    states = read[0] if isinstance(read, list) else read  # the mean reads the mask, too
     return keras.Model(task.model.input, {"logits": task.model.output[name], "states": states})
 
 

@@ -2,8 +2,10 @@
 
 import argparse
 import ast
+import importlib
 import json
 import sys
+from importlib.util import find_spec
 
 import pytest
 from benchmark_modules import load
@@ -24,6 +26,24 @@ def called_names(path):
 @pytest.mark.parametrize("path", MEASURING, ids=lambda path: path.name)
 def test_a_script_writes_a_results_file(path):
     assert called_names(path) & {"write_run", "provenance", "compare"}, f"{path.name} prints only"
+
+
+def imported_names(path):
+    """What a script imports of the packages, inside of functions too."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("keras_bert", "export"):
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_imports_what_is_there(path):
+    missing = []
+    for module, name in imported_names(path):
+        home = importlib.import_module(module)
+        is_module = hasattr(home, "__path__") and find_spec(f"{module}.{name}") is not None
+        if not hasattr(home, name) and not is_module:
+            missing.append(f"{module}.{name}")
+    assert not missing, f"{path.name} imports {', '.join(missing)}, which is not there"
 
 
 def test_a_comparison_of_trainings_writes_every_seed(tmp_path, monkeypatch, capsys):
