@@ -164,9 +164,7 @@ def test_pages_have_four_parts_and_are_short(name):
     assert re.search(r"^\|.*\d", text, re.MULTILINE), f"{name}.md has no number"
 
 
-def test_pages_describe_files_that_are_there():
-    waited_for = {"accelerators", "endurance", "faults", "fuzz", "pretraining_gain", "pretraining_input"}
-    assert set(pages.PAGES) - set(RESULTS) <= waited_for
+def test_pages_depend_on_code_that_is_there():
     for name, page in pages.PAGES.items():
         assert page.group in pages.GROUPS
         for path in page.code:
