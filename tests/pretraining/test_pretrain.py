@@ -64,7 +64,6 @@ def weights_of(directory):
 # === One run ===
 
 
-@pytest.mark.slow
 def test_it_learns_and_keeps_records(whole, examples):
     history = read_history(whole / "history.jsonl")
     assert history["step"] == list(range(6, 61, 6))
@@ -108,7 +107,6 @@ def scalars(directory):
     return events[1:]
 
 
-@pytest.mark.slow
 def test_tensorboard_gets_the_history(whole):
     history = read_history(whole / "history.jsonl")
     for index, event in enumerate(scalars(whole / "logs")):
