@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from result_tables import Mean, Table, best_number, is_repetitions, is_summary, show
+from result_tables import Mean, Table, best_number, is_repetitions, is_summary, show, show_repetitions
 from results_files import Run, part
 
 Results = Mapping[str, list[Run]]
@@ -53,6 +53,9 @@ class Claim:
         pick = max if self.more else min
         found = {name: best_number(value, pick) for name, value in self.numbers(results).items() if value is not None}
         found = {name: value for name, value in found.items() if name.startswith("ours") == ours}
+        if not found:
+            who = "ours" if ours else "a peer"
+            raise ValueError(f"{self.file}.json has no number of {who} for {self.text!r}: measure both in one run.")
         name = pick(found, key=found.__getitem__)
         return name, found[name]
 
@@ -60,6 +63,15 @@ class Claim:
         """How many times as good ours is."""
         (_, ours), (_, theirs) = (self.best(results, ours=which) for which in (True, False))
         return ours / theirs if self.more else theirs / ours
+
+    def shown(self, results: Results, *, ours: bool) -> str:
+        """The number of the best, with its spread where it is a mean, and a warning where that is large."""
+        value = self.numbers(results)[self.best(results, ours=ours)[0]]
+        if is_repetitions(value):
+            return show_repetitions(
+                value, None if isinstance(value, Mean) else max if self.more else min, self.decimals
+            )
+        return show(value, self.decimals)
 
     def count(self, results: Results) -> int:
         """How many runs our number comes from."""
@@ -184,13 +196,13 @@ def summary(results: Results) -> str:
     rows = []
     for claim in CLAIMS:
         run = claim.run(results)
-        (_, ours), (peer, theirs) = (claim.best(results, ours=which) for which in (True, False))
+        peer, _ = claim.best(results, ours=False)
         script = run["command"].split()[1].removeprefix("benchmarks/")
         rows.append(
             {
                 "claim": claim.text,
-                "ours": show(ours, claim.decimals),
-                "best peer": show(theirs, claim.decimals),
+                "ours": claim.shown(results, ours=True),
+                "best peer": claim.shown(results, ours=False),
                 "which": peer,
                 "ratio": f"{claim.ratio(results):.2f}",
                 "command": f"[`{script}`](results/{claim.file}.md)",

@@ -16,12 +16,13 @@ def compared(column: str, *, ours: str = "ours", more: bool = True) -> Callable[
         rows: list[Row] = run["results"]
         first = next(iter(rows[0]))
         best = MOST if more else LEAST
-        (own,) = (best_number(row[column], best) for row in rows if row[first] == ours)
-        found = []
+        numbers = {row[first]: best_number(row[column], best) for row in rows if row.get(column) is not None}
+        own, found = numbers.get(ours), []
         for row in rows:
-            theirs = best_number(row[column], best)
-            ratio = own / theirs if more else theirs / own
-            found.append({**row, "ours is better by": None if row[first] == ours else f"{ratio:.2f}×"})
+            theirs, told = numbers.get(row[first]), None
+            if own and theirs and row[first] != ours:
+                told = f"{own / theirs if more else theirs / own:.2f}×"
+            found.append({**row, "ours is better by": told})
         return [Table("", found, {column: best})]
 
     return make

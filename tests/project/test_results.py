@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from benchmark_modules import load
 from places import ROOT
@@ -204,6 +205,24 @@ def test_the_summary_is_short():
     assert len((ROOT / "benchmarks/README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
+def test_links_of_pages_lead_somewhere():
+    for path in (ROOT / "benchmarks").rglob("*.md"):
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
+            assert (path.parent / target).exists(), f"{path.name} links to {target}"
+
+
+def test_a_claim_needs_both_sides():
+    claim = claims.Claim("speed, MB/s", "x", claims.column("MB/s"))
+    rows = [{"contender": "ours", "MB/s": [5.0, 4.0, 3.0]}, {"contender": "theirs", "MB/s": 2.5}]
+    results = {"x": [{**GOOD, "results": rows}]}
+    assert (claim.ratio(results), claim.count(results)) == (2.0, 3)
+    assert claim.shown(results, ours=True) == f"5 {result_tables.WARNING}"
+    with pytest.raises(ValueError, match=r"x.json has no number of a peer for 'speed, MB/s'"):
+        claim.ratio({"x": [{**GOOD, "results": rows[:1]}]})
+    with pytest.raises(ValueError, match=r"x.json has no numbers for 'speed, MB/s'"):
+        claim.ratio({"x": [{**GOOD, "results": {"MB/s": 5.0}}]})
+
+
 def known_numbers():
     """What cells may show: every number of the data, also as a percentage and in megabytes."""
     numbers = set()
@@ -214,24 +233,16 @@ def known_numbers():
                     numbers |= {float(one.replace(",", "")) for one in NUMBER.findall(value)}
                 elif isinstance(value, (int, float)):
                     numbers.add(float(value))
-            for row in claims_means(run):
-                numbers.add(row)
+            numbers |= means_and_deviations(run)
     return numbers | {100 * one for one in numbers} | {one / 1e6 for one in numbers}
 
 
-def claims_means(run):
-    """Means of repetitions."""
-    found = [[]]
-
-    def walk(value):
-        if result_tables.is_repetitions(value):
-            found[0].append(sum(value) / len(value))
-        elif isinstance(value, (dict, list)):
-            for one in value.values() if isinstance(value, dict) else value:
-                walk(one)
-
-    walk(run)
-    return found[0]
+def means_and_deviations(value):
+    """Of all repetitions in some data."""
+    if result_tables.is_repetitions(value):
+        return {float(np.mean(value)), float(np.std(value, ddof=1))} if len(value) > 1 else {float(value[0])}
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set().union(*(means_and_deviations(one) for one in inner)) if inner else set()
 
 
 def matches(text, numbers):
