@@ -18,3 +18,10 @@ def on_files(files, config):
     for path in (ROOT / "SECURITY.md", *measured):
         files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     return files
+
+
+def on_page_markdown(markdown, page, **kwargs):
+    """Called for each page; a search finds guides before results."""
+    if page.file.src_uri.startswith("benchmarks/"):
+        page.meta["search"] = {"boost": 0.3}
+    return markdown
