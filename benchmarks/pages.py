@@ -109,6 +109,14 @@ PAGES = {
         "Text",
         code=("keras_bert/text",),
     ),
+    "multilingual_trimming": Page(
+        "Trimming a multilingual vocabulary",
+        "A vocabulary of 250,000 pieces in 42 languages, trimmed for English and Chinese; sentences are held out.",
+        "A sentence whose pieces are all kept has the same ids and the same vector. The more pieces are left out, the "
+        "fewer such sentences there are.",
+        "Text",
+        code=("export/compression/vocabulary.py", "keras_bert/text"),
+    ),
     "corpus": Page(
         "Text to pretraining examples",
         "English Wikipedia prose into next-sentence examples of 128 tokens, beside the algorithm of the original "
@@ -282,8 +290,10 @@ PAGES = {
         code=("keras_bert/tasks/similarity",),
     ),
     "small_vectors": Page(
-        "Vectors in bytes and bits",
-        "all-MiniLM-L6-v2's vectors: Spearman on STS-B, and recall of a search among sentences of its training split.",
+        "Small vectors",
+        "all-MiniLM-L6-v2's vectors, as they are and after training with `matryoshka=(128, 64)`: Spearman on STS-B's "
+        "dev set by the number of dimensions, and the recall of a search among sentences of its training split. The "
+        "large search is in sentences of Wikipedia, with `tiny-en`.",
         "Bytes lose nothing that matters; bits need candidates that are ranked once more.",
         "Tasks",
         code=("keras_bert/decoding", "keras_bert/tasks/similarity"),

@@ -71,7 +71,9 @@ def command(words: Sequence[str]) -> str:
         'python benchmarks/x.py --data DIR --peer-python PEER_PYTHON'
     """
     script, *rest = words
-    shown, flag = [f"benchmarks/{Path(script).name}" if Path(script).suffix == ".py" else script], ""
+    place = Path(script).resolve()
+    place = place.relative_to(ROOT) if place.is_relative_to(ROOT) else Path("benchmarks") / place.name
+    shown, flag = [place.as_posix() if place.suffix == ".py" else script], ""
     for word in _without_output(rest):
         name, _, value = word.partition("=")
         if Path(word).is_absolute():

@@ -16,7 +16,7 @@ from keras_bert.text.subword_tokenizer import SubwordTokenizer
 from keras_bert.text.tokenized_texts import tokenize_texts
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.unigram import UnigramTokenizer
-from keras_bert.text.unigram_model import NORMAL
+from keras_bert.text.unigram_model import NORMAL, SPACE
 from keras_bert.text.vocabulary import SPECIAL_TOKENS, single_characters
 
 
@@ -64,6 +64,7 @@ def trim_vocabulary(
     min_count: int = 1,
     keep: Sequence[str] = (),
     keep_characters: bool = True,
+    alphabet: str = "",
 ) -> tuple[Task, TrimReport]:
     """Give a task a smaller vocabulary, chosen by texts.
 
@@ -75,6 +76,8 @@ def trim_vocabulary(
         keep: Tokens to keep in any case.
         keep_characters: Keep single characters of the alphabets that occur, so that unseen words are spelled in
             characters instead of becoming unknown.
+        alphabet: Characters, such as those of the users' languages: every token that is spelled in them alone is kept,
+            so that any text of these characters is cut as before.
 
     Returns:
         The smaller task and a report to print.
@@ -89,12 +92,15 @@ def trim_vocabulary(
     if not texts:
         raise ValueError("There are no texts; expected texts to choose the vocabulary by.")
     tokenizer = task.tokenizer
-    counts = np.bincount(tokenize_texts(tokenizer, texts).first_ids, minlength=tokenizer.vocabulary_size)
+    counts = np.bincount(
+        tokenize_texts(tokenizer, _as_read(task, texts)).first_ids, minlength=tokenizer.vocabulary_size
+    )
     unknown = [token for token in keep if token not in set(tokenizer.vocabulary)]
     if unknown:
         raise ValueError(f"Got keep={unknown[:10]}, which are not in the vocabulary; pass tokens that are.")
     wanted = {*_special(tokenizer), *keep, *getattr(task, "markers", ())}
     wanted |= single_characters(tokenizer.vocabulary, counts) if keep_characters else set()
+    wanted |= spelled_in(tokenizer.vocabulary, alphabet) if alphabet else set()
     kept = np.array(
         [
             index
@@ -107,6 +113,17 @@ def trim_vocabulary(
     smaller.fresh_heads = task.fresh_heads
     report = TrimReport(tokenizer.vocabulary_size, len(kept), task.model.count_params(), smaller.model.count_params())
     return smaller, _with_cost(report, tokenizer, smaller.tokenizer, kept, _flat(held_out))
+
+
+def spelled_in(vocabulary: Sequence[str], alphabet: str) -> set[str]:
+    """Return the tokens that have no other characters than those of an alphabet.
+
+    Example:
+        >>> sorted(spelled_in(["▁ab", "##b", "bc"], "ab"))
+        ['##b', '▁ab']
+    """
+    allowed = set(alphabet)
+    return {token for token in vocabulary if allowed.issuperset(token.removeprefix("##").replace(SPACE, ""))}
 
 
 def _special(tokenizer: SubwordTokenizer) -> list[str]:
@@ -130,6 +147,13 @@ def _take(tokenizer: SubwordTokenizer, kept: np.ndarray) -> SubwordTokenizer:
 
 def _flat(texts: Sequence[str | Sequence[str]]) -> list[str]:
     return [part for text in texts for part in ((text,) if isinstance(text, str) else text)]
+
+
+def _as_read(task: Task, texts: list[str]) -> list[str]:
+    """The texts, and again with each of the prompts that a task puts before them."""
+    prompts = getattr(task, "prompts", None)
+    found = [] if prompts is None else [prompt for prompt in prompts.texts.values() if prompt]
+    return [*texts, *(prompt + text for prompt in found for text in texts)]
 
 
 def _with_cost(

@@ -200,16 +200,33 @@ class Embedder(Runtime):
 
     task = "similarity"
 
-    def __call__(self, texts: Any) -> np.ndarray:
-        """Give the vectors of texts."""
-        vectors = super().__call__(texts)
-        return vectors if isinstance(texts, str) or not len(vectors) else np.stack(vectors)
+    def __call__(
+        self, texts: Any, *, prompt_name: str | None = None, dimensions: int | None = None
+    ) -> np.ndarray | list[Any]:
+        """Give the vectors of texts.
+
+        Args:
+            texts: A text, or several.
+            prompt_name: The prompt to put before each; `None` is the default, `""` is no prompt.
+            dimensions: How many of the first numbers of a vector to give; `None` gives all.
+        """
+        from keras_bert.decoding.similarity import shorten_vectors
+
+        reader: Any = self.reader
+        inputs, is_one = reader.inputs(texts)
+        if not inputs:
+            return []
+        data = reader.prepare(inputs, prompt_name)
+        vectors = np.stack(reader.answers(self.outputs(data.tokenized), data, inputs))
+        if dimensions is not None:
+            vectors = shorten_vectors(vectors, dimensions, normalize=reader.settings["normalize"])
+        return vectors[0] if is_one else vectors
 
     def similarity(self, first: Any, second: Any) -> np.ndarray:
         """The cosine of each first text with each second, `[n, m]`. Takes texts, or their vectors."""
         from keras_bert.decoding.similarity import cosine_matrix
 
-        return cosine_matrix(*map(self._vectors, (first, second)))
+        return cosine_matrix(self._vectors(first), self._vectors(second))
 
     def search(self, queries: Any, collection: Any, *, top: int = 5) -> list[Any]:
         """Find the texts of a collection that are nearest to each query, as `SentenceEmbedder.search` does."""
@@ -218,12 +235,15 @@ class Embedder(Runtime):
         if isinstance(queries, str):
             return self.search([queries], collection, top=top)[0]
         texts = None if isinstance(collection, np.ndarray) else list(collection)
-        return search_vectors(self._vectors(queries), self._vectors(collection), top=top, texts=texts)
+        reader: Any = self.reader
+        found = self._vectors(collection, reader.prompts.document)
+        asked = self._vectors(queries, reader.prompts.query)
+        return search_vectors(asked, found, top=top, texts=texts)
 
-    def _vectors(self, given: Any) -> np.ndarray:
+    def _vectors(self, given: Any, prompt_name: str | None = None) -> np.ndarray:
         if isinstance(given, np.ndarray) and given.dtype.kind == "f":
             return given
-        return self([given] if isinstance(given, str) else list(given))
+        return np.asarray(self([given] if isinstance(given, str) else list(given), prompt_name=prompt_name))
 
 
 # === Opening ===

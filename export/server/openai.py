@@ -14,6 +14,7 @@ from export.server.requests import check_count, read_text
 from export.server.tf_serving import Asked
 from export.server.versions import Version
 from export.tasks.base.served_file import Columns
+from keras_bert.decoding.similarity import shorten_vectors
 
 
 def read_embeddings(version: Version, body: dict[str, Any], limits: Limits, name: str) -> Asked:
@@ -21,7 +22,8 @@ def read_embeddings(version: Version, body: dict[str, Any], limits: Limits, name
 
     Args:
         version: The version to run.
-        body: `input`, a string or a list of strings; `encoding_format`, `"float"` or `"base64"`; `model`.
+        body: `input`, a string or a list of strings; `encoding_format`, `"float"` or `"base64"`; `dimensions`, how many
+            of the first numbers of a vector to give, scaled to length 1 where whole vectors are; `model`.
         limits: The most texts and characters.
         name: The name of the model.
     """
@@ -34,12 +36,17 @@ def read_embeddings(version: Version, body: dict[str, Any], limits: Limits, name
     if encoding not in ("float", "base64"):
         raise RequestError(400, "encoding_format is neither float nor base64.")
     width = len(version.sample[column][0])
-    if body.get("dimensions", width) != width:
-        raise RequestError(400, f"dimensions is another number than {width}, which this model has; leave it out.")
+    dimensions = body.get("dimensions")
+    if dimensions is not None and (type(dimensions) is not int or not 1 <= dimensions <= width):
+        raise RequestError(400, f"dimensions is not a number from 1 to {width}, which this model has; leave it out.")
     texts = _read_input(body.get("input"), limits)
 
     def answer(columns: Columns, tokens: int) -> dict[str, Any]:
-        vectors = [_encode(vector) if encoding == "base64" else vector for vector in columns[column]]
+        vectors = columns[column]
+        if dimensions is not None:
+            is_unit = bool(version.metadata.settings.get("normalize"))
+            vectors = list(shorten_vectors(np.stack(vectors), dimensions, normalize=is_unit))
+        vectors = [_encode(vector) if encoding == "base64" else vector for vector in vectors]
         data = [{"object": "embedding", "index": row, "embedding": vector} for row, vector in enumerate(vectors)]
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": name, "usage": usage}

@@ -9,24 +9,47 @@ from export.tasks.base.examples import PROBES, Examples
 from export.tasks.base.reader import Reader, check_texts, cut_or_windows
 from export.tasks.base.registry import register_export
 from export.tasks.base.served_file import Columns, ServedFile
-from export.tasks.base.settings import FLAG
+from export.tasks.base.settings import COUNT, FLAG, Setting
 from keras_bert.batching.prepared_data import PreparedData
 from keras_bert.decoding.labels import mean_by_owner
+from keras_bert.decoding.prompts import Prompts
 from keras_bert.decoding.similarity import normalize_vectors
 from keras_bert.text.tokenized_texts import TokenizedTexts, tokenize_texts
 
 # === The device ===
 
+_LONGEST_PROMPT = 1000  # characters
+_PROMPTS = Setting(
+    lambda value: (
+        value is None
+        or (
+            isinstance(value, dict)
+            and all(isinstance(text, str) and len(text) < _LONGEST_PROMPT for text in value.values())
+        )
+    ),
+    "an object of names and short texts",
+)
+
 
 class VectorReader(Reader):
-    """Reads texts; answers with one float32 vector for each."""
+    """Reads texts, with a prompt before each; answers with one float32 vector for each."""
 
     outputs = ("embedding",)
-    expected = {**Reader.expected, "normalize": FLAG}
+    expected = {
+        **Reader.expected,
+        "normalize": FLAG,
+        "prompts": _PROMPTS,
+        "default_prompt_name": Setting(lambda value: isinstance(value, str | None), "the name of a prompt"),
+        "dimensions": Setting(lambda value: value is None or COUNT.allows(value), COUNT.words),
+    }
 
-    def prepare(self, inputs: list[Any]) -> PreparedData:
+    def check(self) -> None:
+        self.prompts = Prompts(self.settings.get("prompts") or {}, self.settings.get("default_prompt_name"))
+
+    def prepare(self, inputs: list[Any], prompt_name: str | None = None) -> PreparedData:
+        """Turn texts into rows, with the default prompt before each or the one of a name."""
         check_texts(inputs)
-        tokenized = tokenize_texts(self.tokenizer, inputs)
+        tokenized = tokenize_texts(self.tokenizer, self.prompts.add(inputs, prompt_name))
         return cut_or_windows(tokenized, self.sequence_length, self.settings.get("long_texts"))
 
     def answers(  # type: ignore[override]  # it has no options
@@ -100,12 +123,30 @@ class ServedVectors(ServedFile):
 
     vector = "embedding"
 
+    def tokens_of(self, given: Any) -> int:
+        return super().tokens_of(self.reader.prompts.find() + given)
+
     def columns(self, outputs: dict[str, np.ndarray], data: Any, inputs: list[Any]) -> Columns:
         return {"embedding": self.reader.answers(outputs, data, inputs), "truncated": self.truncated(data, inputs)}
 
 
 def _served_answers(task: Any, outputs: dict[str, Any]) -> dict[str, Any]:
     return {"embedding": outputs["sentence_embedding"]}
+
+
+def _serve(graph: Any, texts: Any) -> dict[str, Any]:
+    import tensorflow as tf
+
+    prompt = graph.task.prompts.find()
+    inputs, truncated = graph.pack(tf.strings.join([prompt, texts]) if prompt else texts)
+    return {**_served_answers(graph.task, graph.forward(inputs)), "truncated": truncated}
+
+
+def _expected(task: Any, texts: list[str]) -> dict[str, Any]:
+    from keras_bert.text.packing import pack
+
+    inputs = pack(task.tokenizer, task.prompts.add(texts), sequence_length=task.sequence_length)
+    return _served_answers(task, task.model(inputs, training=False))
 
 
 register_export(
@@ -118,7 +159,7 @@ register_export(
         metric=_metric,
         read_examples=_read_examples,
         label_texts=_label_texts,
-        served=ServedTask(_served_answers),
+        served=ServedTask(_served_answers, serve=_serve, expected=_expected),
         served_file=ServedVectors,
         matches_states=False,
     )

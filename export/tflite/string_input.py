@@ -49,6 +49,12 @@ def convert_strings(
         >>> convert_strings(task, "from_text.tflite", length=64)  # doctest: +SKIP
     """
     tokenizer, recipe = require_wordpiece(task.tokenizer, "convert_strings"), find_recipe(recipe)
+    prompts = getattr(task, "prompts", None)
+    if prompts is not None and prompts.find():
+        raise ValueError(
+            f"The task puts {prompts.find()!r} before texts, and a graph of LiteRT's ops cannot join strings; use "
+            "export.convert, or a task with default_prompt_name=None."
+        )
     if recipe.calibration == "needed":
         raise ValueError(f"The recipe {recipe.name!r} needs calibration, which runs on ids; use export.convert.")
     if not 4 <= length <= task.config.max_sequence_length:

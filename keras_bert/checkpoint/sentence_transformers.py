@@ -1,13 +1,14 @@
 """Reads and writes the files of sentence-transformers, which describe how a model embeds sentences.
 
-They say where the encoder is, how to pool, whether to normalize, and the largest number of tokens. A model fine-tuned
-here opens in sentence-transformers. A setting that this library does not support is an error.
+They say where the encoder is, how to pool, whether to normalize, the largest number of tokens, and the prompts that
+stand before texts. A model fine-tuned here opens in sentence-transformers. A setting that this library does not support
+is an error.
 """
 
 import json
 import os
-import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,8 @@ from keras_bert.checkpoint.files import CheckpointError, read_json
 from keras_bert.system.atomic_files import write_whole
 
 MODULES = "modules.json"
-_POOLING, _TRANSFORMER = "1_Pooling", "sentence_bert_config.json"
-FILES = (MODULES, f"{_POOLING}/config.json", _TRANSFORMER)
+_POOLING, _TRANSFORMER, _PROMPTS = "1_Pooling", "sentence_bert_config.json", "config_sentence_transformers.json"
+FILES = (MODULES, f"{_POOLING}/config.json", _TRANSFORMER, _PROMPTS)
 _MODES = {"mean": "pooling_mode_mean_tokens", "cls": "pooling_mode_cls_token"}
 _OTHER_MODES = (
     *("pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens"),
@@ -32,6 +33,8 @@ class SentenceModules:
     pooling: str | None = None
     normalize: bool | None = None
     sequence_length: int | None = None
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    default_prompt_name: str | None = None
 
 
 def read_sentence_modules(directory: Path, *, pooling: str | None = None) -> SentenceModules:
@@ -60,20 +63,29 @@ def read_sentence_modules(directory: Path, *, pooling: str | None = None) -> Sen
     length = None
     if (encoder / _TRANSFORMER).is_file():
         length = read_json(encoder / _TRANSFORMER).get("max_seq_length")
-    pooling = pooling or _read_pooling(_inside(directory, modules[1]) / "config.json")
-    _warn_of_prompt(directory / "config_sentence_transformers.json")
-    return SentenceModules(encoder, pooling, "Normalize" in kinds, length if isinstance(length, int) else None)
-
-
-def _warn_of_prompt(path: Path) -> None:
-    said = read_json(path) if path.is_file() else {}
-    name, prompts = said.get("default_prompt_name"), said.get("prompts")
-    if name and isinstance(prompts, dict) and prompts.get(name):
-        warnings.warn(
-            f"{path.parent} was trained on texts that begin with {prompts[name]!r}, which sentence-transformers adds "
-            "by itself; put it before your texts to get the same vectors.",
-            stacklevel=4,
+    place = _inside(directory, modules[1]) / "config.json"
+    pooling = pooling or _read_pooling(place)
+    prompts, default = _read_prompts(directory / _PROMPTS)
+    if any(prompts.values()) and place.is_file() and read_json(place).get("include_prompt") is False:
+        raise CheckpointError(
+            f"{place}: include_prompt is false, so that the mean leaves out the prompt's tokens; expected true. Choose "
+            "another model, or load its encoder with load_encoder."
         )
+    length = length if isinstance(length, int) else None
+    return SentenceModules(encoder, pooling, "Normalize" in kinds, length, prompts, default)
+
+
+def _read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
+    said = read_json(path) if path.is_file() else {}
+    prompts, default = said.get("prompts") or {}, said.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
+        raise CheckpointError(f"{path}: prompts is {str(prompts)[:60]}; expected an object of names and texts.")
+    if default is not None and default not in prompts:
+        raise CheckpointError(
+            f"{path}: default_prompt_name is {default!r}, and prompts has {', '.join(map(repr, prompts)) or 'none'}; "
+            "expected one of these names, or null."
+        )
+    return prompts, default
 
 
 def _read_list(path: Path) -> list[dict[str, Any]]:
@@ -113,7 +125,14 @@ def _read_pooling(path: Path) -> str:
 
 
 def write_sentence_modules(
-    directory: str | os.PathLike[str], *, pooling: str, normalize: bool, sequence_length: int, width: int
+    directory: str | os.PathLike[str],
+    *,
+    pooling: str,
+    normalize: bool,
+    sequence_length: int,
+    width: int,
+    prompts: Mapping[str, str] | None = None,
+    default_prompt_name: str | None = None,
 ) -> None:
     """Write sentence-transformers' files for a saved embedder; none for the pooling `"pooler"`, which it lacks."""
     directory = Path(directory)
@@ -128,6 +147,9 @@ def write_sentence_modules(
     _write(directory / _POOLING / "config.json", {"word_embedding_dimension": width, **modes})
     _write(directory / _TRANSFORMER, {"max_seq_length": sequence_length, "do_lower_case": False})
     _write(directory / MODULES, modules)
+    if prompts:
+        values = {"prompts": dict(prompts), "default_prompt_name": default_prompt_name, "similarity_fn_name": "cosine"}
+        _write(directory / _PROMPTS, values)
 
 
 def _write(path: Path, value: Any) -> None:

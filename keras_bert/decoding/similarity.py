@@ -34,6 +34,19 @@ def normalize_vectors(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.sqrt(np.sum(vectors * vectors, axis=-1, keepdims=True) + np.float32(_SMALLEST))
 
 
+def shorten_vectors(vectors: np.ndarray, dimensions: int, *, normalize: bool = True) -> np.ndarray:
+    """Return the first numbers of vectors, float32, scaled to length 1 again unless told otherwise.
+
+    Example:
+        >>> shorten_vectors(np.array([[0.6, 0.0, 0.8]]), 2).tolist()
+        [[1.0, 0.0]]
+    """
+    vectors = np.asarray(vectors, np.float32)
+    if type(dimensions) is not int or not 1 <= dimensions <= vectors.shape[-1]:
+        raise ValueError(f"dimensions={dimensions!r}: expected 1 to {vectors.shape[-1]}, the numbers of a vector.")
+    return normalize_vectors(vectors[..., :dimensions]) if normalize else vectors[..., :dimensions]
+
+
 def cosine_matrix(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the cosine of each vector of `first [n, H]` with each of `second [m, H]`, as `[n, m]`.
 

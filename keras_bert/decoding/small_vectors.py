@@ -4,12 +4,17 @@ Takes float vectors; gives `SmallVectors`, whose ranges and thresholds are learn
 hold. Only NumPy is needed, so a device searches in the same way.
 """
 
+import io
+import os
+import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 
 import numpy as np
 
 from keras_bert.decoding.similarity import Hit, normalize_vectors
+from keras_bert.system.atomic_files import write_whole
 
 KINDS = ("int8", "binary")
 _LEVELS = 255
@@ -46,8 +51,36 @@ class SmallVectors:
         """
         return self.low + (self.codes.astype(np.float32) + 128) * self.step
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the vectors to one file, atomically; `SmallVectors.load` opens it.
+
+        ```python
+        quantize_vectors(vectors, "binary").save("vectors.npz")
+        ```
+        """
+        content = io.BytesIO()
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        np.savez(content, **{name: array for name, array in arrays.items() if array is not None})
+        write_whole(Path(path), content.getvalue())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "SmallVectors":
+        """Open what `save` wrote.
+
+        ```python
+        SmallVectors.load("vectors.npz").search(queries)
+        ```
+        """
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                return cls(**stored)
+        except (ValueError, TypeError, zipfile.BadZipFile) as error:
+            raise ValueError(
+                f"{path} has no vectors ({error}); expected a file that SmallVectors.save wrote."
+            ) from None
+
     def search(
-        self, queries: np.ndarray, *, top: int = 5, candidates: int = 10, texts: Sequence[str] | None = None
+        self, queries: np.ndarray, *, top: int = 5, candidates: int = 40, texts: Sequence[str] | None = None
     ) -> list[list[Hit]]:
         """Return the vectors that are nearest to each query by their cosine, the nearest first.
 
@@ -75,7 +108,7 @@ class SmallVectors:
     def _search_one(self, query: np.ndarray, top: int, candidates: int, texts: Sequence[str] | None) -> list[Hit]:
         places = np.arange(len(self))
         if self.bits is not None and top * candidates < len(self):
-            differing = _BITS[self.bits ^ np.packbits(query > self.thresholds)].sum(axis=1, dtype=np.int32)
+            differing = _count_ones(self.bits ^ np.packbits(query > self.thresholds))
             places = np.sort(np.argpartition(differing, top * candidates)[: top * candidates])
         vectors = self.low + (self.codes[places].astype(np.float32) + 128) * self.step
         scores = normalize_vectors(vectors) @ query
@@ -84,6 +117,14 @@ class SmallVectors:
             Hit(int(places[index]), float(scores[index]), None if texts is None else texts[places[index]])
             for index in best.tolist()
         ]
+
+
+def _count_ones(rows: np.ndarray) -> np.ndarray:
+    """Return how many bits of each row are 1."""
+    if hasattr(np, "bitwise_count"):  # since NumPy 2
+        wide = rows.view(np.uint64) if rows.shape[1] % 8 == 0 else rows
+        return np.bitwise_count(wide).sum(axis=1, dtype=np.int32)
+    return _BITS[rows].sum(axis=1, dtype=np.int32)
 
 
 def quantize_vectors(vectors: np.ndarray, kind: str = "int8", *, learn_from: np.ndarray | None = None) -> SmallVectors:

@@ -8,11 +8,14 @@ import shutil
 import h5py
 import numpy as np
 import pytest
+from places import TESTS
 from safetensors.numpy import load_file, save_file
 from tiny_models import TINY, VOCABULARY, tiny_model
 
 from keras_bert.checkpoint import CheckpointError, load_encoder, load_model, loading, save_pretrained
+from keras_bert.checkpoint.google import check_index
 from keras_bert.text.tokenizer import BertTokenizer
+from tests.fuzz.mutations import mutate
 
 FORMATS = {"huggingface": "model.safetensors", "google": "bert_model.ckpt.data-00000-of-00001"}
 FORMATS["keras_hub"] = "model.weights.h5"
@@ -83,6 +86,28 @@ def test_google_index_is_damaged(saved, tmp_path):
     path = directory / "bert_model.ckpt.index"
     path.write_bytes(path.read_bytes()[:-60])
     complains(directory, "is not a complete TensorFlow checkpoint")
+
+
+# TensorFlow ends the process on these: their checksums are right.
+@pytest.mark.parametrize("name", ["entry-is-no-message", "entry-length-is-wrong"])
+def test_google_index_that_ends_the_process(name, tmp_path):
+    directory = shutil.copytree(TESTS / "compat" / "0.1.0" / "checkpoints" / "google", tmp_path / "google")
+    shutil.copy(TESTS / "fuzz" / "found" / f"tf1_index-{name}", directory / "bert_model.ckpt.index")
+    complains(directory, "is not a complete TensorFlow checkpoint .the index holds a damaged message")
+
+
+def test_google_index_is_read_or_refused(saved, tmp_path):
+    directory = copy(saved, tmp_path, "google")
+    path, refused = directory / "bert_model.ckpt.index", 0
+    good = path.read_bytes()
+    check_index(str(directory / "bert_model.ckpt"))
+    for seed in range(150):
+        path.write_bytes(mutate(good, "sorted_table" if seed % 3 else "bytes", np.random.default_rng(seed)))
+        try:
+            check_index(str(directory / "bert_model.ckpt"))
+        except ValueError:
+            refused += 1
+    assert refused > 75
 
 
 def test_google_weights_are_missing_or_several(saved, tmp_path):

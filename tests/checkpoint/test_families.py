@@ -13,6 +13,7 @@ from keras_bert.checkpoint import CheckpointError, load_encoder, load_model, sav
 from keras_bert.checkpoint.families import FAMILIES, find_family
 from keras_bert.model.encoder import encoder_config
 from keras_bert.model.heads import HEADS
+from keras_bert.tasks.classification.task import TextClassifier
 
 GOLDEN_ARRAYS = np.load(GOLDEN / "families.npz")
 NAMES = sorted({name.split("/")[0] for name in GOLDEN_ARRAYS.files} - {"inputs"})
@@ -132,6 +133,15 @@ def test_a_generator_is_no_start_for_a_classifier(tmp_path):
     directory = write_reference(tmp_path / "generator", "ElectraForMaskedLM")
     with pytest.warns(UserWarning, match="is an ELECTRA generator.*start from the discriminator"):
         load_encoder(directory)
+
+
+@pytest.mark.filterwarnings("ignore:.* has no pooler")
+def test_a_classifier_on_a_generator_is_told_so(tmp_path):
+    directory = write_reference(tmp_path / "generator", "ElectraForMaskedLM")
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abc"]
+    (directory / "vocab.txt").write_text("\n".join(tokens) + "\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match="is an ELECTRA generator.*start from the discriminator"):
+        TextClassifier.from_pretrained(directory, labels=["no", "yes"])
 
 
 @pytest.mark.parametrize(

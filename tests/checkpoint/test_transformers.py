@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from family_models import OUTPUTS, TWISTS
 from tiny_models import TINY, VOCABULARY, batch, tiny_model
+from tiny_unigram import TINY_UNIGRAM
 
 from keras_bert.checkpoint import load_encoder, load_labels, load_model, save_pretrained
+from keras_bert.text.packing import pack
 from keras_bert.text.tokenizer import BertTokenizer
+from keras_bert.text.unigram import UnigramTokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -175,6 +178,18 @@ def test_minilm_live(minilm_dir):
 def test_the_tiny_config_is_the_same_on_both_sides():
     settings = reference_model("BertModel").config
     assert (settings.hidden_size, settings.layer_norm_eps) == (TINY.hidden_dim, TINY.layer_norm_epsilon)
+
+
+def test_unigram_tokenizers_agree(tmp_path):
+    tokenizer = UnigramTokenizer(TINY_UNIGRAM)
+    model = tiny_model(vocabulary_size=64, **TWISTS["xlm-roberta"])
+    save_pretrained(model, tmp_path / "model", tokenizer=tokenizer)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")
+    first, second = "the film was  good", "goodness plot"
+    assert theirs([first, second], add_special_tokens=False)["input_ids"] == tokenizer([first, second]).to_list()
+    packed = pack(tokenizer, ["the film"], ["good"])["token_ids"].numpy()[0].tolist()
+    assert theirs("the film", "good")["input_ids"] == packed
+    assert theirs.pad_token_id == tokenizer.pad_id and theirs.mask_token_id == tokenizer.mask_id
 
 
 # === Other families ===

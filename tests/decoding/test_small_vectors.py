@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_bert.decoding.similarity import normalize_vectors, search_vectors
-from keras_bert.decoding.small_vectors import quantize_vectors
+from keras_bert.decoding.small_vectors import SmallVectors, _count_ones, quantize_vectors
 
 RANDOM = np.random.default_rng(5)
 # Correlated dimensions with means of their own, as embeddings have them.
@@ -55,6 +55,28 @@ def test_texts_and_a_constant_dimension():
     assert small.search(np.array([[0.0, -1.0]]), top=1, texts=["up", "down"])[0][0].text == "down"
 
 
+@pytest.mark.parametrize("kind", ["int8", "binary"])
+def test_saved_vectors_come_back(tmp_path, kind):
+    small = quantize_vectors(VECTORS[:, :24], kind)  # 3 bytes of bits
+    small.save(tmp_path / "vectors.npz")
+    again = SmallVectors.load(tmp_path / "vectors.npz")
+    for name in ("codes", "low", "step", "bits", "thresholds"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(small, name))
+    assert again.search(QUERIES[:2, :24]) == small.search(QUERIES[:2, :24])
+    np.savez(tmp_path / "other.npz", a=np.zeros(3))
+    (tmp_path / "text.npz").write_text("no archive")
+    for name in ("other", "text"):
+        with pytest.raises(ValueError, match=f"{name}.npz has no vectors .*SmallVectors.save"):
+            SmallVectors.load(tmp_path / f"{name}.npz")
+
+
+def test_ones_are_counted_in_words_and_in_bytes():
+    rows = RANDOM.integers(0, 256, (9, 16)).astype("uint8")
+    for width in (16, 8, 3):
+        part = np.ascontiguousarray(rows[:, :width])
+        assert _count_ones(part).tolist() == np.unpackbits(part, axis=1).sum(axis=1).tolist()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -62,7 +84,7 @@ def test_texts_and_a_constant_dimension():
         (lambda: quantize_vectors(VECTORS[0]), r"vectors have the shape \[64\]; expected \[n, H\]"),
         (lambda: quantize_vectors(VECTORS, learn_from=VECTORS[:, :3]), r"learn_from of shape \[3000, 3\]"),
         (lambda: quantize_vectors(VECTORS).search(QUERIES[:, :3]), "queries have 3 dimensions, the vectors 64"),
-        (lambda: quantize_vectors(VECTORS).search(QUERIES, top=0), "top=0, candidates=10: expected at least 1"),
+        (lambda: quantize_vectors(VECTORS).search(QUERIES, top=0), "top=0, candidates=40: expected at least 1"),
         (lambda: quantize_vectors(VECTORS).search(QUERIES, texts=["a"]), "Got 1 texts for 3,000 vectors"),
     ],
 )

@@ -5,12 +5,13 @@
     python tests/faults/run.py --fault term                  # SIGTERM instead of SIGKILL
     python tests/faults/run.py --fault full-disk             # full at a random moment; as root
     python tests/faults/run.py --fault read-only             # a directory that cannot be written; as root
-    python tests/faults/run.py --fault clock                 # killed, and the clock is a day behind at the next start
+    python tests/faults/run.py --fault clock                 # killed, and a clock that jumps back a day
     python tests/faults/run.py --fault two-processes         # started twice on one directory
 
 A round starts a job in an empty directory, kills it, checks what it left, starts it again, and so on until it ends by
 itself; then its directory must equal that of the undisturbed run: the same bytes where bytes are promised, weights to
-1e-5 elsewhere, no half file under its final name, and no temporary file beside the others.
+1e-5 elsewhere, no half file under its final name, and no temporary file beside the others. `--output` is written after
+each round; the same command goes on from it, and `--times` counts what it has already.
 """
 
 import argparse
@@ -33,10 +34,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "helpers"), str(HERE.parents[1]), s
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
+import record  # noqa: E402
 from jobs import JOBS, difference, prepare  # noqa: E402
-from record import provenance  # noqa: E402
 
 MOST_STARTS = 40  # of a round; the last one is not disturbed
+MOST_KILLS = 8  # of a round; then it runs to its end and is compared
 REFUSED = 3  # the status of a job that ended with an error
 
 
@@ -50,6 +52,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, help="keep everything here (default: a temporary directory)")
     parser.add_argument("--output", type=Path, help="a file for the counts, as JSON")
     arguments = parser.parse_args()
+    counts = Counts(arguments.output, arguments.fault)
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.work or Path(temporary)
         made = work / "made"
@@ -58,52 +61,89 @@ def main() -> None:
         context.set_forkserver_preload(["jobs", "preloaded"])
         if not made.exists():
             finish(context, prepare, made)
-        counts = {name: disturb(name, made, work, context, arguments) for name in arguments.jobs}
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        found = {**provenance("tensorflow", "keras"), "fault": arguments.fault, "jobs": counts}
-        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    sys.exit(any(count["faults"] for count in counts.values()))
+        for name in arguments.jobs:
+            disturb(name, made, work, context, arguments, counts)
+    sys.exit(any(counts.of(name)["faults"] for name in arguments.jobs))
+
+
+class Counts:
+    """What was found, by job; kept in a results file that a later start goes on from."""
+
+    def __init__(self, path: Path | None, fault: str):
+        self.path, self.fault, self.told = path, fault, []
+        runs = json.loads(path.read_text("utf-8"))["runs"] if path is not None and path.exists() else []
+        rows = next((run["results"] for run in runs if run["part"] == fault), [])
+        self.rows = {row["job"]: row for row in rows}
+
+    def of(self, job: str) -> dict:
+        """The counts of a job."""
+        return self.rows.setdefault(job, {"job": job, "disturbed": 0, "rounds": 0, "faults": 0, "commits": ""})
+
+    def save(self, job: str, fault: str | None) -> None:
+        """Write all counts, with the commits at which this job was disturbed."""
+        row, commit = self.of(job), str(record.commit())
+        row["faults"] += fault is not None
+        self.told += [f"{job}: {fault}"] if fault is not None else []
+        row["commits"] = " ".join(dict.fromkeys([*row["commits"].split(), commit]))
+        if self.path is not None:
+            facts = {"disturbed": sum(one["disturbed"] for one in self.rows.values())}
+            rows = list(self.rows.values())
+            record.write_run(self.path, rows, packages=("tensorflow", "keras"), part=self.fault, **facts)
 
 
 def finish(context, function, *arguments) -> float:
-    """Run a function in a child to its end; the seconds it took."""
-    began = time.monotonic()
+    """Run a function in a child to its end; the seconds of processor time it took."""
     child = context.Process(target=function, args=arguments)
     child.start()
+    seconds = wait(child)
     child.join()
     if child.exitcode:
         raise RuntimeError(f"{getattr(function, '__name__', function)} ended with status {child.exitcode}; see above.")
-    return time.monotonic() - began
+    return seconds
 
 
-def disturb(name: str, made: Path, work: Path, context, arguments) -> dict:
+def wait(child, most: float = float("inf")) -> float:
+    """Wait until a child has ended, or has used this much processor time; gives what it has used.
+
+    By the clock, others on the machine would move all moments to the beginning of a job, or behind its end.
+    """
+    used = 0.0
+    while child.exitcode is None and used < most:
+        with contextlib.suppress(OSError, IndexError):  # it ends just now
+            fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
+            used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        time.sleep(0.005)
+    return used
+
+
+def disturb(name: str, made: Path, work: Path, context, arguments, counts: Counts) -> None:
     """All rounds of a job."""
-    job, chance = JOBS[name], random.Random(f"{arguments.seed} {name}")
+    job, count = JOBS[name], counts.of(name)
+    if count["disturbed"] >= arguments.times:
+        return
     reference = work / "references" / name
     shutil.rmtree(reference, ignore_errors=True)
     reference.mkdir(parents=True)
     seconds = finish(context, run_job, name, made, reference)
     (made / "reference").unlink(missing_ok=True)
     (made / "reference").symlink_to(reference.resolve(), target_is_directory=True)
-    count = {"rounds": 0, "disturbed": 0, "seconds": round(seconds, 1), "faults": []}
     disturb_round = ROUNDS[arguments.fault]
     while count["disturbed"] < arguments.times:
+        chance = random.Random(f"{arguments.seed} {name} {count['rounds']}")
         place = work / "place"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        left = arguments.times - count["disturbed"]
+        left = min(MOST_KILLS, arguments.times - count["disturbed"])
         done, fault = disturb_round(name, made, place, context, chance, seconds, left)
         fault = fault or difference(job, reference, place)
         count["rounds"] += 1
         count["disturbed"] += done
         if fault is not None:
-            count["faults"].append(fault)
             print(f"{name}: {fault}", flush=True)
             shutil.copytree(place, work / f"fault-{name}-{count['rounds']}", dirs_exist_ok=True, symlinks=True)
-    words = f"{count['disturbed']:>4} disturbed, {count['rounds']:>3} rounds, {len(count['faults'])} faults"
+        counts.save(name, fault)
+    words = f"{count['disturbed']:>4} disturbed, {count['rounds']:>3} rounds, {count['faults']} faults"
     print(f"{name:<18}{words}, {seconds:.1f} s undisturbed", flush=True)
-    return count
 
 
 # === Rounds ===
@@ -119,7 +159,7 @@ def killed_round(
         child = context.Process(target=target or run_job, args=(name, made, place))
         child.start()
         if start < MOST_STARTS - 1 and done < left:
-            child.join(chance.uniform(0.02, 1.0) * seconds)
+            wait(child, chance.uniform(0.02, 1.0) * seconds)
         else:
             child.join()
         if child.exitcode is not None:
@@ -141,7 +181,7 @@ def terminated_round(*arguments) -> tuple[int, str | None]:
 
 
 def clock_round(name, made, place, context, chance, seconds, left) -> tuple[int, str | None]:
-    """Kills, after each of which the clock is a day behind what the files say."""
+    """Kills, after each of which the clock is a day behind what the files say, and jumps back by a day once more."""
     return killed_round(name, made, place, context, chance, seconds, left, target=run_with_an_old_clock)
 
 
@@ -150,7 +190,7 @@ def two_processes_round(name, made, place, context, chance, seconds, left) -> tu
     children = [context.Process(target=_quietly, args=(name, made, place)) for _ in range(2)]
     for child in children:
         child.start()
-        time.sleep(chance.uniform(0.0, 0.5) * seconds)
+        wait(child, chance.uniform(0.0, 0.5) * seconds)
     for child in children:
         child.join()
     ends = [child.exitcode for child in children]
@@ -238,10 +278,12 @@ def run_job(name: str, made: Path, place: Path) -> None:
 
 
 def run_with_an_old_clock(name: str, made: Path, place: Path) -> None:
-    """Run a job when all files are a day from now: as if the clock had been set back since they were written."""
-    now = time.time()
+    """Run a job when all files are a day from now, as if the clock had been set back, and set it back in between."""
+    now, began, tell = time.time(), time.monotonic(), time.time
     for path in place.rglob("*"):
         os.utime(path, (now + 86400, now + 86400))
+    jump = random.uniform(0.0, 5.0)
+    time.time = lambda: tell() - 86400 * (time.monotonic() - began > jump)
     run_job(name, made, place)
 
 

@@ -1,4 +1,4 @@
-"""Breaks files on purpose: bytes of any kind, and the structure of JSON, safetensors, zip and protobuf.
+"""Breaks files on purpose: bytes of any kind, and the structure of JSON, safetensors, zip, protobuf and others.
 
 `mutate(data, kind, rng)` takes the bytes of a good file and gives those of a bad one. Everything follows from the
 generator, so a number names a file.
@@ -7,6 +7,7 @@ generator, so a number names a file.
 import io
 import json
 import struct
+import warnings
 import zipfile
 from typing import Any
 
@@ -15,15 +16,32 @@ import numpy as np
 _NUMBERS = (0, 1, -1, 2, 127, 128, 255, 256, 32767, 65535, 65536, 2**31 - 1, -(2**31), 2**32 - 1, 2**62, 2**63 - 1)
 _VALUES: tuple[Any, ...] = (
     *(None, True, False, 0, -1, 1, 2**31, 2**63, 10**30, -0.0, 1e308, 1.5, "", " ", "\x00", "../../etc/passwd"),
-    *("\ud83d\ude00", "a" * 5000, "NaN", [], {}, [[]], [None], {"": None}, ["a", 1], "__import__('os')", "\u2028"),
+    *(
+        10**400,
+        "\ud83d\ude00",
+        "a" * 5000,
+        "NaN",
+        [],
+        {},
+        [[]],
+        [None],
+        {"": None},
+        ["a", 1],
+        "__import__('os')",
+        "\u2028",
+    ),
 )
 _MOST_BYTES = 4 * 2**20
 
 
 def mutate(data: bytes, kind: str, rng: np.random.Generator) -> bytes:
-    """Break a file of a kind: `"bytes"`, `"text"`, `"json"`, `"jsonl"`, `"safetensors"`, `"zip"` or `"protobuf"`."""
+    """Break a file of a kind: `"bytes"`, or one of those whose structure is known, in `STRUCTURED`.
+
+    Checksums of what is changed are made right in most of the files: a reader that only met wrong ones would be asked
+    nothing.
+    """
     for _ in range(int(rng.integers(1, 4))):
-        structured = _STRUCTURED.get(kind)
+        structured = STRUCTURED.get(kind)
         if structured is not None and rng.random() < 0.7:
             try:
                 data = structured(data, rng)
@@ -183,18 +201,22 @@ def _zip(data: bytes, rng: np.random.Generator) -> bytes:
     if choice < 0.3:
         members[place] = (names[int(rng.integers(len(names)))], content)
     elif choice < 0.7:
-        members[place] = (name, mutate(content, "text", rng))
+        members[place] = (name, mutate(content, "json" if name.endswith(".json") else "text", rng))
     elif choice < 0.8:
         members.append((name, content))
     elif choice < 0.9:
         members[place] = (name, b"\x00" * 2**22)  # a small archive that grows
     else:
         del members[place]
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    buffer = io.BytesIO(data[:begin])
+    buffer.seek(begin)
+    # The reader wants stored members; one that is packed is refused at once.
+    packing = zipfile.ZIP_DEFLATED if rng.random() < 0.1 else zipfile.ZIP_STORED
+    with warnings.catch_warnings(), zipfile.ZipFile(buffer, "w", packing) as archive:
+        warnings.simplefilter("ignore")  # two members of a name
         for member, inner in members:
             archive.writestr(member or "x", inner)
-    return data[:begin] + buffer.getvalue()
+    return buffer.getvalue()
 
 
 def _protobuf(data: bytes, rng: np.random.Generator) -> bytes:
@@ -245,11 +267,90 @@ def _as_varint(number: int) -> bytes:
     return bytes([*found, number])
 
 
-_STRUCTURED = {
+def _flatbuffer(data: bytes, rng: np.random.Generator) -> bytes:
+    """A word of four bytes, where offsets, lengths and numbers are: another number, a bit more or less, or a copy."""
+    end = data.find(b"PK\x03\x04")
+    words = (len(data) if end < 0 else end) // 4
+    at = 4 * int(rng.integers(min(words, 2000) if rng.random() < 0.5 else words))
+    (number,) = struct.unpack_from("<I", data, at)
+    choice = rng.random()
+    if choice < 0.4:
+        number = int(rng.choice(np.array(_NUMBERS, dtype=object)))
+    elif choice < 0.8:
+        number += int(rng.integers(-64, 65))
+    else:
+        (number,) = struct.unpack_from("<I", data, 4 * int(rng.integers(words)))
+    return data[:at] + struct.pack("<I", number % 2**32) + data[at + 4 :]
+
+
+def _records(data: bytes, rng: np.random.Generator) -> bytes:
+    """A record of a TFRecord file, which is a message; its checksums are right again."""
+    records, place = [], 0
+    while place < len(data):
+        (size,) = struct.unpack_from("<Q", data, place)
+        records.append(data[place + 12 : place + 12 + size])
+        place += 16 + size
+    at = int(rng.integers(len(records)))
+    choice = rng.random()
+    if choice < 0.7:
+        records[at] = _protobuf(records[at], rng)
+    elif choice < 0.85:
+        records[at] = _BYTES[int(rng.integers(len(_BYTES)))](records[at], rng)
+    else:
+        records.insert(at, records[int(rng.integers(len(records)))])
+    parts = []
+    for record in records:
+        size = struct.pack("<Q", len(record))
+        parts += [size, _checksum(size), record, _checksum(record)]
+    return b"".join(parts)
+
+
+def _sorted_table(data: bytes, rng: np.random.Generator) -> bytes:
+    """A block of a TF1 checkpoint's index, a table of messages as LevelDB has it; checksums are right again."""
+    place, blocks = len(data) - 48, []
+    for _ in range(2):  # the two blocks that the footer names; the data stand before them
+        offset, place = _varint(data, place)
+        size, place = _varint(data, place)
+        blocks.append((offset, size))
+    blocks.append((0, min(offset for offset, _ in blocks) - 5))
+    changed = bytearray(data)
+    offset, size = blocks[2] if rng.random() < 0.8 else blocks[int(rng.integers(3))]
+    for _ in range(int(rng.integers(1, 4))):
+        at = offset + int(rng.integers(size))
+        changed[at] = int(rng.choice([0, 1, 127, 128, 255, changed[at] ^ 1 << int(rng.integers(8))]))
+    block = bytes(changed[offset : offset + size + 1])  # with its kind
+    changed[offset + size + 1 : offset + size + 5] = _checksum(block)
+    return bytes(changed)
+
+
+def _checksum(data: bytes) -> bytes:
+    """CRC-32C, turned as TensorFlow turns it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc = _CRC[(crc ^ byte) & 255] ^ crc >> 8
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32)
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for number in range(256):
+        for _ in range(8):
+            number = number >> 1 ^ 0x82F63B78 * (number & 1)
+        table.append(number)
+    return table
+
+
+_CRC = _crc_table()
+
+STRUCTURED = {
     "text": _text,
     "json": _json,
     "jsonl": _jsonl,
     "safetensors": _safetensors,
     "zip": _zip,
     "protobuf": _protobuf,
+    "flatbuffer": _flatbuffer,
+    "records": _records,
+    "sorted_table": _sorted_table,
 }

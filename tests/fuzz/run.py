@@ -2,12 +2,13 @@
 
     python tests/fuzz/run.py                                     # every format, 200 files each
     python tests/fuzz/run.py --targets tflite config --files 10000
-    python tests/fuzz/run.py --seconds 3600 --files 10000 --output fuzz.json
+    python tests/fuzz/run.py --seconds 3600 --files 10000 --output fuzz.json    # again: goes on with the next files
 
 Files are opened in a child process, which an audit hook watches: a file that makes it start a program, open a socket
 or write outside of its directory is a finding. So is a crash, an opening that takes more than ten seconds or a
 gigabyte, and an error of another kind than the target allows. Findings are kept in `--keep`, with the target and the
-number that names the file; the files in `tests/fuzz/found/` once broke something and are opened first.
+number that names the file; the files in `tests/fuzz/found/` once broke something and are opened first. `--output` is
+written after each format; the same command goes on after the files that it counts.
 """
 
 import argparse
@@ -30,8 +31,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "benchmarks")]
 
 import numpy as np  # noqa: E402
+import record  # noqa: E402
 from mutations import mutate  # noqa: E402
-from record import provenance  # noqa: E402
 from targets import TARGETS  # noqa: E402
 
 FOUND = HERE / "found"
@@ -58,22 +59,50 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, default=Path("fuzz-findings"))
     parser.add_argument("--output", type=Path, help="a file for the counts, as JSON")
     arguments = parser.parse_args()
-    end, counts = time.monotonic() + arguments.seconds, {}
+    end, results = time.monotonic() + arguments.seconds, Results(arguments.output)
+    found = 0
     for place, name in enumerate(arguments.targets):
         share = (end - time.monotonic()) / (len(arguments.targets) - place)
-        counts[name] = fuzz(name, arguments, time.monotonic() + share)
-        print(f"{name:<20}" + "  ".join(f"{count:>6,} {what}" for what, count in counts[name].items()), flush=True)
-    if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        found = {**provenance("tensorflow", "keras"), "formats": counts}
-        arguments.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    sys.exit(any(count["found"] for count in counts.values()))
+        counts = fuzz(name, arguments, results.of(name), time.monotonic() + share)
+        found += counts["found"]
+        results.save(name, counts)
+        print(f"{name:<20}" + "  ".join(f"{count:>6,} {what}" for what, count in counts.items()), flush=True)
+    sys.exit(found > 0)
 
 
-def fuzz(name: str, arguments: argparse.Namespace, end: float) -> dict[str, int]:
+class Results:
+    """Counts by format, kept in a results file that a later start goes on from."""
+
+    def __init__(self, path: Path | None):
+        self.path = path
+        runs = json.loads(path.read_text(encoding="utf-8"))["runs"] if path is not None and path.exists() else []
+        self.rows = {row["format"]: row for run in runs for row in run["results"]}
+
+    def of(self, name: str) -> dict:
+        """The counts of a format."""
+        return self.rows.get(name, {})
+
+    def save(self, name: str, counts: dict[str, int]) -> None:
+        """Add what was counted now."""
+        before = self.of(name)
+        commits = dict.fromkeys([*before.get("commits", "").split(), str(record.commit())])
+        kept = {what: before.get(what, 0) + count for what, count in counts.items()}
+        self.rows[name] = {"format": name, **kept, "commits": " ".join(commits)}
+        if self.path is None:
+            return
+        rows = [self.rows[one] for one in TARGETS if one in self.rows]
+        files = sum(row["opened"] + row["refused"] + row["found"] for row in rows)
+        facts = {"files": files, "limits": {"seconds": SECONDS, "megabytes": BYTES >> 20}}
+        record.write_run(self.path, rows, packages=("tensorflow", "keras", "h5py", "ai-edge-litert"), **facts)
+
+
+def fuzz(name: str, arguments: argparse.Namespace, before: dict, end: float) -> dict[str, int]:
     """Open the files of a target in children, each of which goes on after the file that ended the one before."""
     counts = {"opened": 0, "refused": 0, "found": 0}
-    numbers = [*_known(name), *range(arguments.files)]
+    done = sum(before.get(what, 0) for what in counts)
+    numbers = list(range(done, arguments.files))
+    if numbers or not done:
+        numbers = [*_known(name), *numbers]
     place = 0
     while place < len(numbers) and time.monotonic() < end:
         context = multiprocessing.get_context("spawn")
@@ -83,7 +112,7 @@ def fuzz(name: str, arguments: argparse.Namespace, end: float) -> dict[str, int]
         send.close()
         fault, ready = None, False
         while place < len(numbers) and time.monotonic() < end:
-            if not receive.poll(SECONDS if ready else 300):
+            if not receive.poll(_patience() if ready else 300):
                 fault = f"took more than {SECONDS} seconds"
                 break
             try:
@@ -98,8 +127,10 @@ def fuzz(name: str, arguments: argparse.Namespace, end: float) -> dict[str, int]
             if message == "ready":
                 continue
             what, detail = message
-            counts[what] += 1
+            if not isinstance(numbers[place], str):
+                counts[what] += 1
             if what == "found":
+                counts["found"] += isinstance(numbers[place], str)
                 _keep(arguments, name, numbers[place], detail)
             place += 1
         child.kill()
@@ -109,6 +140,11 @@ def fuzz(name: str, arguments: argparse.Namespace, end: float) -> dict[str, int]
             _keep(arguments, name, numbers[place], fault)
             place += 1
     return counts
+
+
+def _patience() -> float:
+    """How long to wait: more where others use the processors, for the child measures its own processor time."""
+    return SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * 2
 
 
 def _known(name: str) -> list[str]:
@@ -145,24 +181,35 @@ def _work(name: str, numbers: list, seed: int, send) -> None:
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         path = target.make(place)
-        good = path.read_bytes()
+        good, around = path.read_bytes(), _listing(place)
+        template = place.with_name(f"{place.name}-good")
+        shutil.copytree(place, template)
         target.open(path)  # the good file: imports, compilation, memory that is there to stay
         events = _watch(place)
         before = _peak()
         send.send("ready")
         for number in numbers:
             data = Path(number).read_bytes() if isinstance(number, str) else broken_file(name, number, seed, good)
-            shutil.rmtree(place)
-            place.mkdir()
-            target.make(place).write_bytes(data)
+            if _listing(place) != around:  # what a reader left behind, or took away
+                shutil.rmtree(place)
+                shutil.copytree(template, place)
+            path.write_bytes(data)
             events.clear()
+            began = time.process_time()
             what, detail = _open(target, path)
+            if time.process_time() - began > SECONDS:
+                what, detail = "found", f"took {time.process_time() - began:.1f} seconds"
             if events:
                 what, detail = "found", f"did {events[0]}"
             if _peak() - before > BYTES:
                 what, detail = "found", f"took {(_peak() - before) / 2**30:.1f} GB"
                 before = _peak()
             send.send((what, detail))
+        shutil.rmtree(template)
+
+
+def _listing(place: Path) -> list[str]:
+    return sorted(os.fspath(path) for path in place.rglob("*"))
 
 
 def _open(target, path: Path) -> tuple[str, str]:

@@ -3,14 +3,20 @@
 A target that opens a broken file either raises one of the errors that a user can read, or gives something whole.
 """
 
+import atexit
+import contextlib
+import functools
+import gzip
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests" / "helpers"))
 CORPUS = ROOT / "tests" / "compat" / "0.1.0"
 
 Open = Callable[[Path], Any]
@@ -60,17 +66,93 @@ def _sharded(directory: Path) -> Path:
     return place / "model.safetensors.index.json"
 
 
-def _open_encoder(path: Path) -> None:
+def _sentencepiece(file: str) -> Callable[[Path], Path]:
+    """A model with a vocabulary of SentencePiece; one of its two files is there, and broken."""
+
+    def make(directory: Path) -> Path:
+        from family_models import TWISTS
+        from tiny_tasks import CONFIG
+        from tiny_unigram import TINY_UNIGRAM
+
+        import keras_bert
+
+        tokenizer = keras_bert.UnigramTokenizer(TINY_UNIGRAM)
+        config = CONFIG.replace(vocabulary_size=tokenizer.vocabulary_size, **TWISTS["xlm-roberta"])
+        keras_bert.save_pretrained(keras_bert.bert_encoder(config, seed=0), directory / "model", tokenizer=tokenizer)
+        for other in {"sentencepiece.bpe.model", "tokenizer.json"} - {file}:
+            (directory / "model" / other).unlink(missing_ok=True)
+        return directory / "model" / file
+
+    return make
+
+
+def _sentence_encoder(file: str) -> Callable[[Path], Path]:
+    """A sentence encoder with the files of sentence-transformers."""
+
+    def make(directory: Path) -> Path:
+        from keras_bert.checkpoint.sentence_transformers import write_sentence_modules
+
+        place = _checkpoint("huggingface", file)(directory)
+        write_sentence_modules(directory / "model", pooling="mean", normalize=True, sequence_length=16, width=16)
+        return place
+
+    return make
+
+
+def _keras_archive(directory: Path) -> Path:
+    """A whole model as Keras saves it, which can hold code; it is never opened."""
     import keras
+
+    (directory / "model").mkdir(parents=True)
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(2)])
+    model.save(directory / "model" / "model.keras")
+    return directory / "model" / "model.keras"
+
+
+def _open_archive(path: Path) -> None:
+    import keras_bert
+
+    for place in (path, path.parent):
+        with contextlib.suppress(ValueError, OSError):
+            keras_bert.load_encoder(place)
+            raise RuntimeError("a .keras file was opened")
+    raise ValueError("refused, as it has to be")
+
+
+_EMPTY = 12345.678
+
+
+def _open_encoder(path: Path) -> None:
     import numpy as np
 
-    from keras_bert import load_encoder
+    from keras_bert.checkpoint import loading
 
-    place = next(parent for parent in path.parents if parent.name == "model")
-    encoder, _ = load_encoder(place)
-    ids = np.ones((1, 4), "int32")
-    encoder({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids})  # whole: it can be called
-    keras.backend.clear_session()
+    # One model for each config: building it takes longer than all else. Whatever stays empty was not loaded.
+    with contextlib.ExitStack() as stack:
+        given = loading.bert_encoder
+        stack.callback(setattr, loading, "bert_encoder", given)
+        loading.bert_encoder = _emptied_encoder
+        encoder, tokenizer = loading.load_encoder(next(one for one in path.parents if one.name == "model"))
+    left = [weight.path for weight in encoder.weights if np.any(weight.numpy() == np.float32(_EMPTY))]
+    if [name for name in left if "pooler" not in name and "seed" not in name]:
+        raise RuntimeError(f"half a load: {left}")
+    if tokenizer is not None:
+        tokenizer("a good film")
+
+
+def _emptied_encoder(config: Any, **options: Any) -> Any:
+    encoder = _encoder(config, tuple(sorted(options.items())))
+    for weight in encoder.weights:
+        if weight.dtype == "float32":
+            weight.assign(0 * weight + _EMPTY)
+    return encoder
+
+
+@functools.lru_cache(maxsize=8)
+def _encoder(config: Any, options: tuple) -> Any:
+    from keras_bert.model.encoder import bert_encoder
+
+    return bert_encoder(config, **dict(options))
 
 
 def _tokenizer_json(directory: Path) -> Path:
@@ -97,10 +179,9 @@ def _open_tokenizer(path: Path) -> None:
 # === Tasks and files for devices ===
 
 
-def _task(file: str) -> Callable[[Path], Path]:
+def _task(file: str, name: str = "tagging_softmax") -> Callable[[Path], Path]:
     def make(directory: Path) -> Path:
-        found = CORPUS / "tasks" / "tagging_softmax"
-        shutil.copytree(found, directory / "task", dirs_exist_ok=True)
+        shutil.copytree(CORPUS / "tasks" / name, directory / "task", dirs_exist_ok=True)
         return directory / "task" / file
 
     return make
@@ -108,15 +189,37 @@ def _task(file: str) -> Callable[[Path], Path]:
 
 def _open_task(path: Path) -> None:
     import keras
+    import numpy as np
 
     from keras_bert import load_task
 
-    load_task(path.parent).predict("a good film")
+    task = load_task(path.parent)
+    ids = np.ones((1, 4), "int32")
+    task.model({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids})  # whole: it can be called
     keras.backend.clear_session()
 
 
-def _tflite(directory: Path) -> Path:
-    return Path(shutil.copy(CORPUS / "tflite" / "classification.tflite", directory / "model.tflite"))
+def _open_pooling(path: Path) -> None:
+    from keras_bert.checkpoint.sentence_transformers import read_sentence_modules
+
+    read_sentence_modules(next(one for one in path.parents if one.name == "model"))
+
+
+def _tflite(name: str) -> Callable[[Path], Path]:
+    def make(directory: Path) -> Path:
+        return Path(shutil.copy(CORPUS / "tflite" / f"{name}.tflite", directory / "model.tflite"))
+
+    return make
+
+
+def _unigram_file(directory: Path) -> Path:
+    """A file with a model of SentencePiece behind its graph."""
+    import export
+    import keras_bert
+
+    model = _sentencepiece("sentencepiece.bpe.model")(directory).parent
+    task = keras_bert.TextClassifier.from_pretrained(model, labels=["bad", "good"], sequence_length=8)
+    return Path(export.convert(task, directory / "model.tflite", recipe="float32", check=False).path)
 
 
 def _open_tflite(path: Path) -> None:
@@ -129,6 +232,36 @@ def _open_metadata(path: Path) -> None:
     import export
 
     export.read_metadata(path)
+
+
+# === Requests ===
+
+_VERBS = ("predict", "classify", "regress", "answer")
+
+
+@functools.cache
+def _server() -> Any:
+    from tiny_server import serving
+
+    opened = serving("classification.float32", max_texts=64)
+    atexit.register(opened.__exit__, None, None, None)
+    return opened.__enter__()
+
+
+def _ask_server(path: Path) -> None:
+    """Every address that takes a body gets it; one that answers is enough."""
+    body, said = path.read_bytes(), {}
+    answers = {verb: _server().ask(verb, body) for verb in _VERBS}
+    embeddings = _server().post("/v1/embeddings", content=body)
+    answers["embeddings"] = embeddings.status_code, embeddings.json()
+    for verb, (status, answer) in answers.items():
+        if status >= 500:
+            raise RuntimeError(f"{verb} answers {status}: {answer}")
+        said[verb] = status
+        if status >= 400 and len(str(answer["error"])) < 20:
+            raise RuntimeError(f"{verb} says too little: {answer}")
+    if 200 not in said.values():
+        raise ValueError(f"no address took it: {said}")
 
 
 # === Corpora ===
@@ -154,8 +287,21 @@ def _open_examples(path: Path) -> None:
         raise ValueError(str(error)) from error
 
 
-def _open_manifest(path: Path) -> None:
-    _open_examples(path)
+def _read_corpus(path: Path) -> None:
+    from keras_bert.pretraining.corpus.documents import find_files
+    from keras_bert.pretraining.corpus.sentences import split_sentences
+    from keras_bert.pretraining.corpus.units import decode_documents, group_files, read_units
+
+    for unit in read_units(group_files(find_files(path), 1 << 20), 0, 1 << 20):
+        texts, _ = decode_documents(unit.blocks, "text")
+        for text in texts:
+            split_sentences(text)
+
+
+def _learn(path: Path) -> None:
+    import keras_bert
+
+    keras_bert.learn_vocabulary(path, 40, progress=False)
 
 
 # === Data files ===
@@ -191,6 +337,19 @@ _ASPECT = (
 _ASPECTS = b'<?xml version="1.0" encoding="utf-8"?>\n<sentences>\n' + 3 * _ASPECT + b"</sentences>\n"
 _CHOICES = b"context,choice0,choice1,label\n" + b"It rains,take a coat,swim,0\n" * 4
 _PAIRS = b"".join(json.dumps({"source": f"a b {n}", "target": f"b a {n}"}).encode() + b"\n" for n in range(4))
+_ROWS = [{"text": f"a good film {n}", "pair": "the plot", "label": "good", "score": 0.5 * n} for n in range(4)]
+_CSV = b'text,pair,label\n"a good, fine film","the ""plot""",good\na dull one,the cast,bad\n' * 4
+_TOKENS = ["Bill", "founded", "Acme", "in", "-LRB-", "1990", "-RRB-"]
+_TACRED = {"id": "1", "relation": "org:founded_by", "token": _TOKENS, "subj_start": 2, "subj_end": 2}
+_TACRED |= {"obj_start": 0, "obj_end": 0, "subj_type": "ORGANIZATION", "obj_type": "PERSON"}
+_ENTITIES = {"text": "Anna is in Rome", "entities": [{"start": 0, "end": 4, "label": "PER"}]}
+_ANSWERS = {"question": "Who?", "context": "The cat sat.", "answers": [{"text": "The cat", "answer_start": 0}]}
+_TEXT = b"A first document with a sentence. And another one.\nAnd a line.\n\nA second document, too.\n" * 8
+_LINES = b"".join(json.dumps({"text": f"A document. Its number is {n}."}).encode() + b"\n" for n in range(8))
+
+
+def _lines(rows: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
 def _file(name: str, data: bytes) -> Callable[[Path], Path]:
@@ -199,6 +358,48 @@ def _file(name: str, data: bytes) -> Callable[[Path], Path]:
         return directory / name
 
     return make
+
+
+def _folder(directory: Path) -> Path:
+    """Commands in three files."""
+    place = directory / "snips"
+    place.mkdir()
+    (place / "seq.in").write_text("play jazz now\n" * 4)
+    (place / "seq.out").write_text("O B-genre O\n" * 4)
+    (place / "label").write_text("play\n" * 4)
+    return place / "seq.out"
+
+
+def _parallel(directory: Path) -> Path:
+    (directory / "text.de").write_text("ein Hund\n" * 8)
+    (directory / "text.en").write_text("a dog\n" * 8)
+    return directory / "text.en"
+
+
+def _glue(directory: Path) -> Path:
+    place = directory / "RTE"
+    place.mkdir()
+    lines = ["index\tsentence1\tsentence2\tlabel", *(f"{n}\tA cat sat.\tA cat.\tentailment" for n in range(8))]
+    (place / "dev.tsv").write_text("\n".join(lines) + "\n")
+    return place / "dev.tsv"
+
+
+def _read_commands_folder(path: Path) -> None:
+    import keras_bert
+
+    list(keras_bert.read_commands(path.parent))
+
+
+def _read_parallel(path: Path) -> None:
+    import keras_bert
+
+    list(keras_bert.read_parallel(path.with_name("text.de"), path))
+
+
+def _read_glue(path: Path) -> None:
+    import keras_bert
+
+    list(keras_bert.read_glue("RTE", path.parents[1], "dev"))
 
 
 def _reader(name: str, **options: Any) -> Open:
@@ -210,27 +411,66 @@ def _reader(name: str, **options: Any) -> Open:
     return read
 
 
+_INSTANCES = {"instances": ["a good film", {"text": "a dull one"}], "inputs": ["the plot"]}
+_REQUESTS = {**_INSTANCES, "signature_name": "serving_default", "options": {}, "input": ["a", "b"]}
+_REQUEST = json.dumps({**_REQUESTS, "examples": [{"text": "a film"}], "context": {"text": "a"}}).encode()
+
+_INDEX, _DATA = "bert_model.ckpt.index", "bert_model.ckpt.data-00000-of-00001"
 TARGETS = {
+    # === Checkpoints ===
     "safetensors": Target("safetensors", _checkpoint("huggingface", "model.safetensors"), _open_encoder),
     "safetensors_index": Target("json", _sharded, _open_encoder),
     "config": Target("json", _checkpoint("huggingface", "config.json"), _open_encoder),
-    "tf1_index": Target("bytes", _checkpoint("google", "bert_model.ckpt.index"), _open_encoder),
-    "tf1_data": Target("bytes", _checkpoint("google", "bert_model.ckpt.data-00000-of-00001"), _open_encoder),
+    "tf1_index": Target("sorted_table", _checkpoint("google", _INDEX), _open_encoder),
+    "tf1_data": Target("bytes", _checkpoint("google", _DATA), _open_encoder),
+    "tf1_config": Target("json", _checkpoint("google", "bert_config.json"), _open_encoder),
     "keras_hub_weights": Target("bytes", _checkpoint("keras_hub", "model.weights.h5"), _open_encoder),
     "keras_hub_config": Target("json", _checkpoint("keras_hub", "config.json"), _open_encoder),
+    "keras_hub_tokenizer": Target("json", _checkpoint("keras_hub", "tokenizer.json"), _open_encoder),
+    "keras_archive": Target("zip", _keras_archive, _open_archive),
+    "sentence_modules": Target("json", _sentence_encoder("modules.json"), _open_pooling),
+    "sentence_pooling": Target("json", _sentence_encoder("1_Pooling/config.json"), _open_pooling),
+    # === Tokenizers ===
     "tokenizer_json": Target("json", _tokenizer_json, _open_tokenizer),
+    "tokenizer_config": Target("json", _checkpoint("huggingface", "tokenizer_config.json"), _open_tokenizer),
     "vocab": Target("text", _checkpoint("huggingface", "vocab.txt"), _open_tokenizer),
+    "sentencepiece": Target("protobuf", _sentencepiece("sentencepiece.bpe.model"), _open_tokenizer),
+    "unigram_json": Target("json", _sentencepiece("tokenizer.json"), _open_tokenizer),
+    # === Tasks and files for devices ===
     "task": Target("json", _task("keras_bert_task.json"), _open_task),
-    "tflite": Target("bytes", _tflite, _open_tflite),
-    "tflite_metadata": Target("zip", _tflite, _open_metadata),
-    "shard": Target("bytes", _examples("shard-00000-00000.tfrecord"), _open_examples),
-    "manifest": Target("json", _examples("manifest.json"), _open_manifest),
+    "labels": Target("text", _task("labels.txt", "classification"), _open_task),
+    "ranges": Target("safetensors", _task("quantization.safetensors", "classification_quantized"), _open_task),
+    "tflite": Target("flatbuffer", _tflite("classification"), _open_tflite),
+    "tflite_quantized": Target("flatbuffer", _tflite("classification_quantized"), _open_tflite),
+    "tflite_writer": Target("flatbuffer", _tflite("seq2seq"), _open_tflite),
+    "tflite_metadata": Target("zip", _tflite("tagging_crf"), _open_metadata),
+    "tflite_unigram": Target("zip", _unigram_file, _open_tflite),
+    "request": Target("json", _file("body.json", _REQUEST), _ask_server),
+    # === Corpora ===
+    "shard": Target("records", _examples("shard-00000-00000.tfrecord"), _open_examples),
+    "manifest": Target("json", _examples("manifest.json"), _open_examples),
+    "corpus": Target("text", _file("corpus.txt", _TEXT), _read_corpus),
+    "corpus_jsonl": Target("jsonl", _file("corpus.jsonl", _LINES), _read_corpus),
+    "corpus_gz": Target("bytes", _file("corpus.txt.gz", gzip.compress(_TEXT, mtime=0)), _read_corpus),
+    "vocabulary_text": Target("text", _file("corpus.txt", _TEXT), _learn),
+    # === Data files ===
     "table": Target("text", _file("rows.tsv", _TABLE), _reader("read_rows")),
+    "csv": Target("text", _file("rows.csv", _CSV), _reader("read_rows", pair="pair")),
+    "rows_jsonl": Target("jsonl", _file("rows.jsonl", _lines(_ROWS)), _reader("read_rows", pair="pair")),
+    "rows_json": Target("json", _file("rows.json", json.dumps(_ROWS).encode()), _reader("read_rows")),
+    "rows_gz": Target("bytes", _file("rows.tsv.gz", gzip.compress(_TABLE, mtime=0)), _reader("read_rows")),
+    "glue": Target("text", _glue, _read_glue),
     "jsonl": Target("jsonl", _file("pairs.jsonl", _PAIRS), _reader("read_generation")),
+    "parallel": Target("text", _parallel, _read_parallel),
+    "sentences": Target("jsonl", _file("pairs.jsonl", _lines(_ROWS)), _reader("read_sentences")),
     "conll": Target("text", _file("tags.conll", _CONLL), _reader("read_tagged")),
+    "tagged_jsonl": Target("jsonl", _file("tags.jsonl", _lines(4 * [_ENTITIES])), _reader("read_tagged")),
     "squad": Target("json", _file("squad.json", _SQUAD), _reader("read_squad")),
+    "squad_jsonl": Target("jsonl", _file("squad.jsonl", _lines(4 * [_ANSWERS])), _reader("read_squad")),
     "commands": Target("jsonl", _file("commands.jsonl", _COMMANDS), _reader("read_commands")),
+    "commands_folder": Target("text", _folder, _read_commands_folder),
     "relations": Target("text", _file("relations.txt", _RELATIONS), _reader("read_relations")),
+    "tacred": Target("json", _file("tacred.json", json.dumps(4 * [_TACRED]).encode()), _reader("read_relations")),
     "aspects": Target("text", _file("aspects.xml", _ASPECTS), _reader("read_aspects")),
     "choices": Target("text", _file("choices.csv", _CHOICES), _reader("read_choices")),
 }

@@ -16,7 +16,8 @@ def fuzz(place, *targets, files):
     command += ["--targets", *targets] if targets else []
     done = subprocess.run(command, capture_output=True, text=True, cwd=place, check=False)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
-    return json.loads((place / "counts.json").read_text(encoding="utf-8"))["formats"]
+    (run,) = json.loads((place / "counts.json").read_text(encoding="utf-8"))["runs"]
+    return {row["format"]: row for row in run["results"]}
 
 
 @pytest.mark.slow

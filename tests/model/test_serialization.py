@@ -53,6 +53,7 @@ LAYERS = [
     (SentencePooling("mean", normalize=False), (VECTORS, SEGMENTS)),
     (SentencePooling(), (VECTORS, SEGMENTS + 1, np.array([0, 3], "int32"))),
     (SentencePooling("cls"), (VECTORS, SEGMENTS)),
+    (SentencePooling(dimensions=3), (VECTORS, SEGMENTS)),
     (SampledLogits(), (VECTORS, VECTORS[..., 0], VECTORS, SEGMENTS, SEGMENTS[0], BIAS[0, 0, 0])),
 ]
 

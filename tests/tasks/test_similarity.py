@@ -22,7 +22,7 @@ from keras_bert.model.encoder import bert_encoder, with_example_starts
 from keras_bert.model.weights import copy_weights
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.similarity.files import SentenceGroup, as_sentence_groups, read_sentences
-from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
+from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss, MatryoshkaLoss
 from keras_bert.tasks.similarity.pooling import embedding_model
 from keras_bert.tasks.similarity.task import SentenceEmbedder
 from keras_bert.text.tokenizer import BertTokenizer
@@ -128,6 +128,90 @@ def test_vectors_of_one_text_of_none_and_of_long_ones():
         embedder.fit([(long, "t1"), ("t2", "t2")])
 
 
+# === Shorter vectors ===
+
+
+def test_the_first_dimensions_are_vectors_of_their_own(tmp_path):
+    whole, short = new_embedder(), new_embedder(dimensions=6, sequence_length=12)
+    texts = [first for first, _ in pairs_on_topics(6, seed=6)]
+    vectors = whole.predict(texts)
+    cut = vectors[:, :6] / np.linalg.norm(vectors[:, :6], axis=1, keepdims=True)
+    np.testing.assert_allclose(short.predict(texts), cut, atol=1e-6)
+    np.testing.assert_allclose(whole.predict(texts, dimensions=6), cut, atol=1e-6)
+    assert whole.predict(texts[0], dimensions=6).shape == (6,) and short.predict([]).shape == (0, 6)
+    raw = new_embedder(normalize=False)
+    np.testing.assert_array_equal(raw.predict(texts, dimensions=6), raw.predict(texts)[:, :6])
+    pairs, scores = scored_pairs(12, seed=1)
+    ranged = new_embedder(score_range=(0, 5))
+    found, wanted = ranged.evaluate(pairs, scores, dimensions=6), new_embedder(score_range=(0, 5), dimensions=6)
+    assert found.spearman == pytest.approx(wanted.evaluate(pairs, scores).spearman) != ranged.evaluate(pairs, scores)
+    short.save(tmp_path / "model")
+    loaded = load_task(tmp_path / "model")
+    assert loaded.dimensions == 6 and loaded.on_encoder(CONFIG).predict(texts).shape == (6, 6)
+    np.testing.assert_array_equal(loaded.predict(texts), short.predict(texts))
+    for wrong in (0, 25, True):
+        with pytest.raises(ValueError, match=f"dimensions={wrong}: expected 1 to 24"):
+            new_embedder(dimensions=wrong)
+        with pytest.raises(ValueError, match=f"dimensions={wrong}: expected 1 to 24"):
+            whole.predict(texts, dimensions=wrong)
+    with pytest.raises(ValueError, match="dimensions=5: the model gives 24"):
+        SentenceEmbedder(whole.model, whole.tokenizer, dimensions=5)
+
+
+# === Prompts ===
+
+PROMPTS = {"query": "w1 w2 ", "passage": "w3 "}
+
+
+def test_prompts_stand_before_texts(tmp_path):
+    plain, embedder = new_embedder(), new_embedder(prompts=PROMPTS, default_prompt_name="query")
+    texts = ["t3 w5", "w4"]
+    queries, passages = (plain.predict([prompt + text for text in texts]) for prompt in PROMPTS.values())
+    np.testing.assert_array_equal(embedder.predict(texts), queries)
+    np.testing.assert_array_equal(embedder.predict(texts, prompt_name="passage"), passages)
+    np.testing.assert_array_equal(embedder.predict(texts, prompt_name=""), plain.predict(texts))
+    np.testing.assert_array_equal(embedder.predict(texts[0]), queries[0])
+    np.testing.assert_allclose(embedder.similarity(texts, texts), queries @ queries.T, atol=1e-5)
+    hit = embedder.search(texts[0], texts, top=1)[0]
+    assert hit.score == pytest.approx((passages @ queries[0]).max(), abs=1e-5)
+    embedder.save(tmp_path / "model")
+    said = json.loads((tmp_path / "model/config_sentence_transformers.json").read_text())
+    assert said["prompts"] == PROMPTS and said["default_prompt_name"] == "query"
+    np.testing.assert_array_equal(load_task(tmp_path / "model").predict(texts), queries)
+    (tmp_path / "model/keras_bert_task.json").unlink()  # from sentence-transformers' file alone
+    np.testing.assert_array_equal(SentenceEmbedder.from_pretrained(tmp_path / "model").predict(texts), queries)
+    bare = SentenceEmbedder.from_pretrained(tmp_path / "model", prompts={})
+    np.testing.assert_array_equal(bare.predict(texts), plain.predict(texts))
+    plain.save(tmp_path / "model")
+    assert not (tmp_path / "model/config_sentence_transformers.json").exists()
+
+
+def test_prompts_in_training_follow_the_kind_of_data():
+    plain, embedder = new_embedder(), new_embedder(prompts=PROMPTS)
+    pairs, triplets = [("t1", "t2"), ("w4", "t3")], [("t1", "t2", "t3")]
+
+    def ids(task, *examples):
+        return task.prepare(*examples).tokenized.first_ids.tolist()
+
+    (query, passage), scores = PROMPTS.values(), [0.5, 1.0]
+    assert ids(embedder, pairs, scores) == ids(plain, pairs, scores)  # alike: the default, which is none
+    assert ids(embedder, pairs, None) == ids(plain, [(query + a, passage + b) for a, b in pairs], None)
+    wanted = [(query + a, passage + b, passage + c) for a, b, c in triplets]
+    assert ids(embedder, triplets, None) == ids(plain, wanted, None)
+
+
+def test_missing_prompts_are_named():
+    embedder = new_embedder(prompts=PROMPTS)
+    with pytest.raises(ValueError, match="prompt_name='title'; expected one of 'query', 'passage'"):
+        embedder.predict(["w1"], prompt_name="title")
+    with pytest.raises(ValueError, match="prompt_name='query'; this model has no prompts: pass prompts="):
+        new_embedder().predict(["w1"], prompt_name="query")
+    with pytest.raises(ValueError, match="default prompt is 'title'; expected one of 'query'"):
+        new_embedder(prompts=PROMPTS, default_prompt_name="title")
+    with pytest.raises(ValueError, match="expected a text for each name"):
+        new_embedder(prompts={"query": 3})
+
+
 # === Search ===
 
 
@@ -219,6 +303,18 @@ def test_cosine_loss_and_gradients_are_finite_for_empty_groups():
         ContrastiveLoss(0)
 
 
+@pytest.mark.parametrize("numbers", [np.array([0.1, 0.9]), np.arange(4).reshape(2, 2)])
+def test_the_matryoshka_loss_is_the_mean_over_lengths(numbers):
+    vectors = np.random.default_rng(3).normal(size=(2, 2, 6)).astype("float32")
+    weights = np.array([1.0, 3.0], "float32")
+    inner = CosineScoreLoss() if numbers.ndim == 1 else ContrastiveLoss(0.2, symmetric=True)
+    loss = MatryoshkaLoss(inner, (6, 3, 1))
+    expected = np.mean([float(inner(numbers, vectors[..., :width], weights)) for width in (6, 3, 1)])
+    assert float(loss(numbers, vectors, weights)) == pytest.approx(expected, abs=1e-5)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert float(again(numbers, vectors, weights)) == pytest.approx(expected, abs=1e-5)
+
+
 # === Learning ===
 
 
@@ -277,6 +373,16 @@ def test_saved_and_loaded_it_embeds_the_same(scored, tmp_path):
     np.testing.assert_array_equal(load_task(tmp_path / "model").predict(texts), pooled.predict(texts))
 
 
+@pytest.mark.slow
+def test_matryoshka_training_teaches_the_first_dimensions():
+    train, errors = scored_pairs(200, seed=1), {}
+    for widths in ((), (6,)):
+        embedder = new_embedder(score_range=(0, 5), sequence_length=12)
+        embedder.fit(*train, epochs=4, matryoshka=widths, **FAST)
+        errors[widths] = embedder.evaluate(*train, dimensions=6).mse
+    assert errors[6,] < 0.8 * errors[()]
+
+
 def test_what_fit_refuses():
     embedder, (pairs, scores) = new_embedder(), scored_pairs(8, seed=1)
     with pytest.raises(ValueError, match="go from 0 to 5.*score_range"):
@@ -291,6 +397,8 @@ def test_what_fit_refuses():
         embedder.fit(pairs, metric="spearman")
     with pytest.raises(ValueError, match="class_weight"):
         embedder.fit(pairs, class_weight="balanced")
+    with pytest.raises(ValueError, match=r"matryoshka=\(64,\): expected numbers from 1 to 24"):
+        embedder.fit(pairs, matryoshka=(64,))
     with pytest.raises(ValueError, match="leave compile\\(\\) out"):
         embedder.compile("sgd")
     with (
@@ -390,8 +498,19 @@ def test_modules_are_read_or_refused(tmp_path):
     (tmp_path / "config_sentence_transformers.json").write_text(
         json.dumps({"prompts": {"query": "query: "}, "default_prompt_name": "query"}), encoding="utf-8"
     )
-    with pytest.warns(UserWarning, match="begin with 'query: '"):
-        read_sentence_modules(tmp_path)
+    found = read_sentence_modules(tmp_path)
+    assert (found.prompts, found.default_prompt_name) == ({"query": "query: "}, "query")
+    with pytest.raises(CheckpointError, match="include_prompt is false"):
+        read_sentence_modules(write_modules(tmp_path, {"pooling_mode": "mean", "include_prompt": False}))
+    write_modules(tmp_path, {"pooling_mode": "mean"})
+    for said, words in (
+        ({"prompts": {"query": "query: "}, "default_prompt_name": "passage"}, "prompts has 'query'; expected one"),
+        ({"default_prompt_name": "query"}, "prompts has none; expected one"),
+        ({"prompts": ["query: "]}, "expected an object of names and texts"),
+    ):
+        (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(said), encoding="utf-8")
+        with pytest.raises(CheckpointError, match=words):
+            read_sentence_modules(tmp_path)
     (tmp_path / "config_sentence_transformers.json").unlink()
     for pooling in ({"pooling_mode_max_tokens": True}, {"pooling_mode": ["mean", "cls"]}, {}):
         with pytest.raises(CheckpointError, match="Pass pooling="):

@@ -13,6 +13,16 @@ SCORE_RANGE = TaskFlag(
 )
 
 
+DIMENSIONS = TaskFlag("--dimensions", type=int, metavar="N", help="how many of the first numbers of a vector to keep")
+MATRYOSHKA = TaskFlag(
+    "--matryoshka",
+    type=int,
+    nargs="+",
+    metavar="N",
+    help="dimensions at which beginnings of vectors learn to be vectors, such as 64 128",
+)
+
+
 def read_sentence_groups(arguments: Namespace, path: str | Path, split: str, task: Any = None) -> Any:
     """Read pairs or triplets of sentences."""
     from keras_bert.tasks.similarity.files import as_sentence_groups, read_sentences
@@ -29,7 +39,7 @@ def make_embedder(arguments: Namespace, train: Any) -> Any:
     scale = arguments.score_range
     if scale is None and arguments.glue and train.has_scores and train.scores.max() > 1:
         scale = (0.0, 5.0)  # STS-B
-    options = {"score_range": scale, "sequence_length": arguments.sequence_length}
+    options = {"score_range": scale, "sequence_length": arguments.sequence_length, "dimensions": arguments.dimensions}
     return SentenceEmbedder.from_pretrained(arguments.model, **options)
 
 
@@ -67,6 +77,7 @@ register_task(
         plain=plain_vector,
         words=vector_words,
         data_flags=(TEXT, PAIR, LABEL, GLUE),
-        flags=(SCORE_RANGE,),
+        flags=(SCORE_RANGE, DIMENSIONS),
+        fit_flags=(MATRYOSHKA,),
     )
 )

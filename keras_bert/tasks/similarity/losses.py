@@ -1,9 +1,10 @@
-"""Losses of sentence embeddings: for pairs with scores, and for pairs that belong together.
+"""Losses of sentence embeddings: for pairs with scores, for pairs that belong together, and for shorter vectors.
 
-Both are losses over `pair_embeddings [B, G, H]`, the vectors of the G texts of each example. The contrastive loss uses
+All are losses over `pair_embeddings [B, G, H]`, the vectors of the G texts of each example. The contrastive loss uses
 the whole batch: the texts of other examples are negatives, unless they have weight 0 or are the same text.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -108,3 +109,48 @@ class ContrastiveLoss(keras.losses.Loss):
 
 def _same(first: Any, second: Any) -> Any:
     return first[:, None] == second[None, :]
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class MatryoshkaLoss(keras.losses.Loss):
+    """The mean of a loss over vectors that are cut to several lengths (Kusupati et al. 2022).
+
+    So the first numbers of a vector learn to be a vector themselves. Takes what the other loss takes.
+
+    Args:
+        loss: The other loss.
+        dimensions: The lengths.
+
+    Example:
+        >>> vectors = np.array([[[1.0, 0.0, 0.0], [0.6, 0.0, 0.8]]])
+        >>> round(float(MatryoshkaLoss(CosineScoreLoss(), (3, 2))(np.array([1.0]), vectors)), 4)  # (0.4² + 0) / 2
+        0.08
+    """
+
+    def __init__(
+        self,
+        loss: keras.losses.Loss,
+        dimensions: Sequence[int],
+        reduction: str = "mean_with_sample_weight",
+        name: str = "matryoshka_loss",
+        **kwargs: Any,
+    ):
+        super().__init__(reduction=reduction, name=name, **kwargs)
+        self.loss, self.dimensions = loss, tuple(dimensions)
+
+    def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Any:
+        losses = [self.loss(y_true, y_pred[..., :width], sample_weight) for width in self.dimensions]
+        return sum(losses[1:], losses[0]) / len(losses)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        losses = [self.loss.call(y_true, y_pred[..., :width]) for width in self.dimensions]
+        return sum(losses[1:], losses[0]) / len(losses)
+
+    def get_config(self) -> dict[str, Any]:
+        loss = keras.saving.serialize_keras_object(self.loss)
+        return {**super().get_config(), "loss": loss, "dimensions": list(self.dimensions)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "MatryoshkaLoss":
+        """Create a loss from the result of `get_config()`."""
+        return cls(**{**config, "loss": keras.saving.deserialize_keras_object(config["loss"])})

@@ -28,6 +28,7 @@ class SentencePooling(keras.layers.Layer):
         pooling: `"mean"` of a text's tokens, including special ones; `"cls"`, the state of its first token; or
             `"pooler"`, the encoder's `pooled_output`.
         normalize: Whether vectors are scaled to length 1.
+        dimensions: How many of the first numbers of a vector are kept; `None` keeps all.
 
     Example:
         >>> states = np.array([[[1.0, 0.0], [0.0, 1.0], [9.0, 9.0]]])
@@ -35,14 +36,16 @@ class SentencePooling(keras.layers.Layer):
         [[0.5, 0.5]]
     """
 
-    def __init__(self, pooling: str = "mean", normalize: bool = True, **kwargs: Any):
+    def __init__(self, pooling: str = "mean", normalize: bool = True, dimensions: int | None = None, **kwargs: Any):
         # In half precision squares overflow, and the small number would be 0.
         kwargs.setdefault("dtype", "float32")
         super().__init__(**kwargs)
-        self.pooling, self.normalize = check_pooling(pooling), normalize
+        self.pooling, self.normalize, self.dimensions = check_pooling(pooling), normalize, dimensions
 
     def call(self, states: Any, visible: Any = None, starts: Any = None) -> Any:
         vectors = self._pool(states, visible, starts)
+        if self.dimensions is not None:
+            vectors = vectors[:, : self.dimensions]
         if not self.normalize:
             return vectors
         return vectors * ops.rsqrt(ops.sum(vectors * vectors, axis=-1, keepdims=True) + _SMALLEST)
@@ -59,20 +62,32 @@ class SentencePooling(keras.layers.Layer):
     def compute_output_shape(
         self, states_shape: Any, visible_shape: Any = None, starts_shape: Any = None
     ) -> tuple[int | None, ...]:
-        return (*(starts_shape or states_shape[:1]), states_shape[-1])
+        return (*(starts_shape or states_shape[:1]), self.dimensions or states_shape[-1])
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "pooling": self.pooling, "normalize": self.normalize}
+        settings = {"pooling": self.pooling, "normalize": self.normalize, "dimensions": self.dimensions}
+        return {**super().get_config(), **settings}
 
 
-def embedding_model(encoder: keras.Model, *, pooling: str = "mean", normalize: bool = True) -> keras.Model:
+def embedding_model(
+    encoder: keras.Model, *, pooling: str = "mean", normalize: bool = True, dimensions: int | None = None
+) -> keras.Model:
     """Make a model that gives a vector for each text, from plain rows or, after `with_example_starts`, shared ones.
+
+    Args:
+        encoder: The encoder.
+        pooling, normalize, dimensions: As for `SentencePooling`.
 
     Example:
         >>> embedding_model(bert_encoder(BertConfig.preset("tiny"))).output["sentence_embedding"].shape
         (None, 128)
     """
-    layer = SentencePooling(pooling, normalize, name="sentence_pooling")
+    width = encoder.output["sequence_output"].shape[-1]
+    if dimensions is not None and (type(dimensions) is not int or not 1 <= dimensions <= width):
+        raise ValueError(
+            f"dimensions={dimensions!r}: expected 1 to {width}, the encoder's hidden_dim, or None for all."
+        )
+    layer = SentencePooling(pooling, normalize, dimensions, name="sentence_pooling")
     if pooling == "pooler":
         vectors = layer(encoder.output["pooled_output"])
     else:

@@ -7,7 +7,7 @@ data are pairs with scores, or pairs and triplets that belong together.
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,8 @@ from keras_bert.checkpoint.hub import find_directory
 from keras_bert.checkpoint.sentence_transformers import FILES as SENTENCE_FILES
 from keras_bert.checkpoint.sentence_transformers import read_sentence_modules, write_sentence_modules
 from keras_bert.decoding.labels import mean_by_owner
-from keras_bert.decoding.similarity import Hit, cosine_matrix, normalize_vectors, search_vectors
+from keras_bert.decoding.prompts import Prompts
+from keras_bert.decoding.similarity import Hit, cosine_matrix, normalize_vectors, search_vectors, shorten_vectors
 from keras_bert.evaluation.ranking import RetrievalReport, retrieval_report
 from keras_bert.evaluation.reports import RegressionReport, regression_report
 from keras_bert.finetuning.best_weights import Score
@@ -29,9 +30,10 @@ from keras_bert.finetuning.report import FinetuneReport
 from keras_bert.model.pooling import grouped_model
 from keras_bert.tasks.base.task import Task, is_pair_of_xy
 from keras_bert.tasks.similarity.files import SentenceGroups, as_sentence_groups
-from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss
+from keras_bert.tasks.similarity.losses import ContrastiveLoss, CosineScoreLoss, MatryoshkaLoss
 from keras_bert.tasks.similarity.pooling import OUTPUT, check_pooling, embedding_model
 from keras_bert.text.subword_tokenizer import SubwordTokenizer
+from keras_bert.text.tokenized_texts import TokenizedTexts
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -50,6 +52,12 @@ class SentenceEmbedder(Task):
         normalize: Whether vectors have length 1.
         score_range: The lowest and the highest score, such as `(0, 5)`; they are learned as
             cosines of 0 and 1, or of −1 and 1 if the lowest is negative. `None` uses scores from −1 to 1 as they are.
+        prompts: What stands before texts, by name, such as `{"query": "query: ", "passage": "passage: "}`. `search` and
+            training on pairs that belong together put the one called query before the first text and the one called
+            document, passage or corpus before the others; everything else uses the default.
+        default_prompt_name: The name of the default; `None` is no prompt.
+        dimensions: How many of the first numbers of a vector are kept, for models that learned it
+            (`fit(matryoshka=…)`); `None` keeps all.
         kwargs: As for `Task`: `sequence_length`, `long_texts` (a text in windows has the mean of its windows' vectors).
 
     Example:
@@ -72,12 +80,20 @@ class SentenceEmbedder(Task):
         pooling: str = "mean",
         normalize: bool = True,
         score_range: Sequence[float] | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        dimensions: int | None = None,
         **kwargs: Any,
     ):
         super().__init__(model, tokenizer, **kwargs)
         if OUTPUT not in model.output:
             raise ValueError(f"The model gives {', '.join(model.output)}; expected {OUTPUT}: see embedding_model.")
         self.pooling, self.normalize = check_pooling(pooling), normalize
+        self.prompts = Prompts(dict(prompts or {}), default_prompt_name)
+        if dimensions not in (None, model.output[OUTPUT].shape[-1]):
+            width = model.output[OUTPUT].shape[-1]
+            raise ValueError(f"dimensions={dimensions!r}: the model gives {width}; see embedding_model(dimensions=…).")
+        self.dimensions = dimensions
         if score_range is not None and (len(score_range) != 2 or not score_range[0] < score_range[1]):
             raise ValueError(f"score_range={score_range!r}: expected the lowest and the highest score, such as (0, 5).")
         self.score_range = None if score_range is None else tuple(map(float, score_range))
@@ -91,6 +107,9 @@ class SentenceEmbedder(Task):
         pooling: str | None = None,
         normalize: bool | None = None,
         sequence_length: int | None = None,
+        prompts: Mapping[str, str] | None = None,
+        default_prompt_name: str | None = None,
+        dimensions: int | None = None,
         seed: int = 0,
         **kwargs: Any,
     ) -> "SentenceEmbedder":
@@ -101,6 +120,9 @@ class SentenceEmbedder(Task):
             pooling: `None` is the directory's setting, or `"mean"`.
             normalize: `None` is the directory's setting, or `True`.
             sequence_length: `None` is the directory's setting, or the model's maximum up to 512.
+            prompts: `None` is the directory's setting; `{}` is no prompts.
+            default_prompt_name: `None` is the directory's setting, or none where `prompts` are given.
+            dimensions: How many of the first numbers of a vector to keep; `None` keeps all.
             seed: Random seed of dropout in training.
             kwargs: `score_range`, `long_texts`.
         """
@@ -109,8 +131,19 @@ class SentenceEmbedder(Task):
         normalize = normalize if normalize is not None else said.normalize is not False
         encoder, tokenizer = _load(said.directory, pooling, seed)
         length = sequence_length if sequence_length is not None else said.sequence_length
-        model = embedding_model(encoder, pooling=pooling, normalize=normalize)
-        return cls(model, tokenizer, pooling=pooling, normalize=normalize, sequence_length=length, **kwargs)
+        if prompts is None:
+            prompts, default_prompt_name = said.prompts, default_prompt_name or said.default_prompt_name
+        return cls(
+            embedding_model(encoder, pooling=pooling, normalize=normalize, dimensions=dimensions),
+            tokenizer,
+            pooling=pooling,
+            normalize=normalize,
+            sequence_length=length,
+            prompts=prompts,
+            default_prompt_name=default_prompt_name,
+            dimensions=dimensions,
+            **kwargs,
+        )
 
     # === Training ===
 
@@ -123,6 +156,7 @@ class SentenceEmbedder(Task):
         loss: str = "auto",
         temperature: float = 0.05,
         symmetric: bool = False,
+        matryoshka: Sequence[int] = (),
         metric: str | None = None,
         columns: dict[str, Any] | None = None,
         **options: Any,
@@ -137,6 +171,8 @@ class SentenceEmbedder(Task):
             loss: `"cosine"` learns scores, `"contrastive"` what belongs together; `"auto"` decides by the data.
             temperature: For the contrastive loss: cosines are divided by it.
             symmetric: Whether the contrastive loss also finds the first text by the second.
+            matryoshka: Numbers of dimensions, such as `(64, 128)`. The beginnings of vectors then learn to be vectors
+                too, so that `dimensions=` loses little; the loss is the mean over these and whole vectors.
             metric: `"spearman"` or `"pearson"` if the data to measure on has scores, else `"accuracy@1"` or `"mrr"`;
                 `None` is the first of these.
             columns: Arguments of `read_sentences`, for a file, e.g. `{"text": "sentence1", "pair": "sentence2"}`.
@@ -150,6 +186,8 @@ class SentenceEmbedder(Task):
         metric = metric or _METRICS[measured.has_scores][0]
         _check_metric(metric, measured.has_scores)
         self._pair_loss = self._choose_loss(loss, train, temperature, symmetric)
+        if widths := self._check_widths(matryoshka):
+            self._pair_loss = MatryoshkaLoss(self._pair_loss, widths)
         return super().fit(train, validation_data=validation_data, metric=metric, **options)
 
     def _choose_loss(self, loss: str, train: SentenceGroups, temperature: float, symmetric: bool) -> keras.losses.Loss:
@@ -167,19 +205,42 @@ class SentenceEmbedder(Task):
             return CosineScoreLoss()
         return ContrastiveLoss(temperature, symmetric)
 
+    def _check_widths(self, matryoshka: Sequence[int]) -> tuple[int, ...]:
+        """The lengths at which vectors train, the whole one first; none for plain training."""
+        whole = self.model.output[OUTPUT].shape[-1]
+        if not all(type(width) is int and 1 <= width <= whole for width in matryoshka):
+            raise ValueError(f"matryoshka={tuple(matryoshka)}: expected numbers from 1 to {whole}, such as (64, 128).")
+        return tuple(sorted({whole, *matryoshka}, reverse=True)) if matryoshka else ()
+
     # === Answers ===
 
-    def predict(self, texts: Any, *, batch_size: int = 64) -> np.ndarray:
-        """Compute the vectors of texts, float32 `[n, H]`; one string gives one vector, `[H]`."""
+    def predict(
+        self, texts: Any, *, prompt_name: str | None = None, dimensions: int | None = None, batch_size: int = 64
+    ) -> np.ndarray:
+        """Compute the vectors of texts, float32 `[n, H]`; one string gives one vector, `[H]`.
+
+        Args:
+            texts: The texts.
+            prompt_name: The prompt to put before each; `None` is the default, `""` is no prompt.
+            dimensions: How many of the first numbers of a vector to give; `None` gives all.
+            batch_size: Texts per batch.
+        """
         if isinstance(texts, str):
-            return self.predict([texts], batch_size=batch_size)[0]
+            return self.predict([texts], prompt_name=prompt_name, dimensions=dimensions, batch_size=batch_size)[0]
         texts = list(texts)
-        if not texts:
-            return np.zeros((0, self.config.hidden_dim), np.float32)
-        tokenized, owners, notes = self.tokenize(texts)
-        for note in notes:
-            warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
-        return self._by_text(self.outputs(tokenized, batch_size=batch_size)[OUTPUT], owners)
+        vectors = np.zeros((0, self.model.output[OUTPUT].shape[-1]), np.float32)
+        if texts:
+            tokenized, owners, notes = self.tokenize(texts, prompt_name=prompt_name)
+            for note in notes:
+                warnings.warn(f"{note}; long_texts='windows' reads them whole", stacklevel=2)
+            vectors = self._by_text(self.outputs(tokenized, batch_size=batch_size)[OUTPUT], owners)
+        return vectors if dimensions is None else shorten_vectors(vectors, dimensions, normalize=self.normalize)
+
+    def tokenize(
+        self, texts: Sequence[str], pairs: Sequence[str] | None = None, *, prompt_name: str | None = None
+    ) -> tuple[TokenizedTexts, np.ndarray, tuple[str, ...]]:
+        """As `Task.tokenize`, with a prompt before each text."""
+        return super().tokenize(self.prompts.add(texts, prompt_name), pairs)
 
     def similarity(self, first: Any, second: Any, *, batch_size: int = 64) -> np.ndarray:
         """Compute the cosines of two lists of texts, `[n, m]`; vectors from `predict` are accepted too.
@@ -189,14 +250,15 @@ class SentenceEmbedder(Task):
             embedder.similarity(["a cat", "a car"], ["a kitten"])  # [[0.8], [0.3]]
             ```
         """
-        return cosine_matrix(*(self._vectors(given, batch_size) for given in (first, second)))
+        return cosine_matrix(*(self._vectors(given, None, batch_size) for given in (first, second)))
 
     def search(self, queries: Any, collection: Any, *, top: int = 5, batch_size: int = 64) -> Any:
         """Find the texts of a collection that are nearest to each query, the nearest first.
 
         Args:
-            queries: Texts, or their vectors. One string gives one list.
-            collection: Texts; or their vectors from `predict`, in which case hits have no text.
+            queries: Texts, which get the prompt for queries, or their vectors. One string gives one list.
+            collection: Texts, which get the prompt for documents; or their vectors from `predict`, in which case hits
+                have no text: `predict(texts, prompt_name=…)` puts the same prompt.
             top: The number of hits for each query.
             batch_size: Texts per batch.
 
@@ -207,26 +269,35 @@ class SentenceEmbedder(Task):
             return self.search([queries], collection, top=top, batch_size=batch_size)[0]
         collection = collection if isinstance(collection, np.ndarray) else list(collection)
         texts = None if isinstance(collection, np.ndarray) else collection
-        given = (self._vectors(part, batch_size) for part in (queries, collection))
-        hits: list[list[Hit]] = search_vectors(*given, top=top, texts=texts)
+        found = self._vectors(collection, self.prompts.document, batch_size)
+        asked = self._vectors(queries, self.prompts.query, batch_size)
+        hits: list[list[Hit]] = search_vectors(asked, found, top=top, texts=texts)
         return hits
 
     def evaluate(
-        self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None
+        self, x: Any, y: Any = None, *, columns: dict[str, Any] | None = None, dimensions: int | None = None
     ) -> RegressionReport | RetrievalReport:
         """Measure on pairs or triplets, in any form that `fit` takes.
+
+        Args:
+            x, y, columns: As for `fit`.
+            dimensions: How many of the first numbers of a vector count; `None` counts all.
 
         Returns:
             For pairs with scores a `RegressionReport` (Spearman and Pearson of the cosine); else a `RetrievalReport`.
         """
         data = self.prepare(x, y, **(columns or {}))
-        report = self.report(self.outputs(data.tokenized), data)
+        vectors = self.outputs(data.tokenized)[OUTPUT]
+        if dimensions is not None:
+            vectors = shorten_vectors(vectors, dimensions)
+        report = self.report({OUTPUT: vectors}, data)
         return replace(report, notes=(*report.notes, *data.notes))
 
-    def _vectors(self, given: Any, batch_size: int) -> np.ndarray:
+    def _vectors(self, given: Any, prompt_name: str | None, batch_size: int) -> np.ndarray:
         if isinstance(given, np.ndarray) and given.dtype.kind == "f":
             return given
-        return self.predict([given] if isinstance(given, str) else given, batch_size=batch_size)
+        texts = [given] if isinstance(given, str) else given
+        return self.predict(texts, prompt_name=prompt_name, batch_size=batch_size)
 
     def _by_text(self, vectors: np.ndarray, owners: np.ndarray) -> np.ndarray:
         """The vector of each text; for a text in windows the mean of its windows' vectors."""
@@ -236,7 +307,7 @@ class SentenceEmbedder(Task):
     # === Task definition ===
 
     def build_model(self, encoder: keras.Model, *, classifier_dropout: float | None, seed: int | None) -> keras.Model:
-        return embedding_model(encoder, pooling=self.pooling, normalize=self.normalize)
+        return embedding_model(encoder, pooling=self.pooling, normalize=self.normalize, dimensions=self.dimensions)
 
     def build_training_model(
         self,
@@ -254,7 +325,8 @@ class SentenceEmbedder(Task):
 
     def begin_fit(self, train: PreparedData, validation: PreparedData | None, metric: str) -> None:
         super().begin_fit(train, validation, metric)
-        if isinstance(self._pair_loss, CosineScoreLoss) != _has_scores(train):
+        loss = self._pair_loss.loss if isinstance(self._pair_loss, MatryoshkaLoss) else self._pair_loss
+        if isinstance(loss, CosineScoreLoss) != _has_scores(train):
             self._pair_loss = CosineScoreLoss() if _has_scores(train) else ContrastiveLoss()
 
     def metric_for(self, data: PreparedData) -> str:
@@ -264,7 +336,7 @@ class SentenceEmbedder(Task):
         if class_weight is not None:
             raise ValueError("class_weight is for classes, and pairs of texts have none; leave it out.")
         groups = as_sentence_groups(x, y, **columns)
-        tokenized, owners, notes = self.tokenize(groups.texts)
+        tokenized, owners, notes = super().tokenize(self._with_prompts(groups))
         if len(owners) != len(groups.texts):
             raise ValueError(
                 f"There are {len(owners) - len(groups.texts):,} more windows than texts: training and measuring need "
@@ -276,6 +348,13 @@ class SentenceEmbedder(Task):
         group = groups.texts_per_example
         owners = np.repeat(np.arange(len(groups)), group)
         return PreparedData(tokenized, labels, None, owners, notes, texts_per_example=group)
+
+    def _with_prompts(self, groups: SentenceGroups) -> list[str]:
+        """The texts with their prompts: those of a search where texts belong together, else the default."""
+        names = [self.prompts.query, *[self.prompts.document] * (groups.texts_per_example - 1)]
+        places = [None] * len(names) if groups.has_scores else names
+        prompts = [self.prompts.find(name) for name in places]
+        return [prompt + text for group in groups for prompt, text in zip(prompts, group.texts, strict=True)]
 
     def _scaled(self, scores: np.ndarray, strict: bool = True) -> np.ndarray:
         """Scale scores to cosines."""
@@ -338,16 +417,24 @@ class SentenceEmbedder(Task):
             normalize=self.normalize,
             sequence_length=self.sequence_length,
             width=self.config.hidden_dim,
+            prompts=self.prompts.texts,
+            default_prompt_name=self.prompts.default,
         )
 
     def settings(self) -> dict[str, Any]:
-        return {"pooling": self.pooling, "normalize": self.normalize, "score_range": self.score_range}
+        settings = {"pooling": self.pooling, "normalize": self.normalize, "score_range": self.score_range}
+        prompts = {"prompts": dict(self.prompts.texts), "default_prompt_name": self.prompts.default}
+        return {
+            **settings,
+            **(prompts if self.prompts.texts else {}),
+            **({} if self.dimensions is None else {"dimensions": self.dimensions}),
+        }
 
     @classmethod
     def from_directory(cls, directory: str | os.PathLike[str], settings: dict[str, Any]) -> "Self":
         encoder, tokenizer = _load(find_directory(directory), settings["pooling"], None)
-        model = embedding_model(encoder, pooling=settings["pooling"], normalize=settings["normalize"])
-        return cls(model, tokenizer, **settings)
+        known = {name: settings[name] for name in ("pooling", "normalize", "dimensions") if name in settings}
+        return cls(embedding_model(encoder, **known), tokenizer, **settings)
 
 
 def _load(directory: str | os.PathLike[str], pooling: str, seed: int | None) -> tuple[keras.Model, SubwordTokenizer]:

@@ -141,6 +141,8 @@ def test_a_trimmed_vocabulary_changes_no_answer_of_texts_it_holds(tmp_path):
     assert smaller.model.count_params() == report.parameters_after < report.parameters_before
     smaller.save(tmp_path / "small")
     assert TextClassifier.load(tmp_path / "small").predict(texts[:3]) == smaller.predict(texts[:3])
+    spelled, _ = trim_vocabulary(teacher(), texts, keep_characters=False, alphabet="great")
+    assert "great" in spelled.tokenizer.vocabulary and "dull" not in spelled.tokenizer.vocabulary
     with pytest.raises(ValueError, match="not in the vocabulary"):
         trim_vocabulary(teacher(), texts, keep=["xyzzy"])
     with pytest.raises(ValueError, match="no texts"):

@@ -10,6 +10,7 @@ from keras import ops
 from tiny_tasks import DEEP_CONFIG, VOCABULARY, reviews
 
 from export.compression.students import make_student
+from export.compression.vocabulary import trim_vocabulary
 from export.distillation.losses import Attention, Embeddings, Hidden, Logits, Relations, Vectors
 from export.distillation.training import distill, plan_distillation
 from export.tasks.base.measuring import training_step
@@ -159,3 +160,14 @@ def test_labels_that_are_there_are_kept_and_missing_ones_are_the_teachers():
     assert x == texts and y == [answer[0].name for answer in teacher("one label").predict(texts)]
     with pytest.raises(ValueError, match="no label"):
         plan_distillation([teacher("one label")], twin_of("one label"), texts)
+
+
+def test_a_trimmed_embedder_keeps_the_tokens_of_its_prompts():
+    texts = [text for text in TEXTS if "great" not in text.split()]
+    prompts = {"query": "great ", "document": ""}
+    task = SentenceEmbedder.from_pretrained(pretrained_directory(DEEP_CONFIG), prompts=prompts)
+    smaller, report = trim_vocabulary(task, texts, keep_characters=False)
+    assert report.after < report.before and "great" in smaller.tokenizer.vocabulary
+    for name in prompts:
+        wanted = task.predict(texts, prompt_name=name)
+        np.testing.assert_allclose(smaller.predict(texts, prompt_name=name), wanted, atol=1e-6)

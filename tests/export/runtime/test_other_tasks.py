@@ -17,6 +17,7 @@ from export.deployment.packages import write_package
 from export.runtime import AspectJudge, Assistant, Chooser, Embedder, RelationFinder, load
 from export.serving.saving import save_serving
 from export.tasks.base.inputs import task_reader
+from export.tflite.string_input import convert_strings
 from export.verification.parity import verify
 from keras_bert.checkpoint import save_pretrained
 from keras_bert.model.encoder import bert_encoder
@@ -196,6 +197,35 @@ def test_other_ways_to_ask(place):
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.filterwarnings("ignore:.* (cut|apart)")
+def test_prompts_and_dimensions_are_in_the_file(tmp_path):
+    prompts = {"query": "the film ", "passage": "a plot "}
+    task = new_embedder(prompts=prompts, default_prompt_name="passage", dimensions=8)
+    path = export.convert(task, tmp_path / "model.tflite", recipe="float32", lengths=32).path
+    verify(task, path, TEXTS).check()
+    embed = load(path)
+    for options in ({}, {"prompt_name": "query"}, {"prompt_name": ""}, {"dimensions": 3}):
+        np.testing.assert_allclose(embed(TEXTS, **options), task.predict(TEXTS, **options), atol=1e-5)
+    assert embed(TEXTS[0], dimensions=3).shape == (3,)
+    assert np.abs(embed(TEXTS) - embed(TEXTS, prompt_name="query")).max() > 0.01
+    hits, wanted = (one.search("a film", TEXTS[:3], top=3) for one in (embed, task))
+    np.testing.assert_allclose([hit.score for hit in hits], [hit.score for hit in wanted], atol=1e-5)
+    assert [hit.index for hit in hits] == [hit.index for hit in wanted]
+    with pytest.raises(ValueError, match="prompt_name='title'; expected one of 'query', 'passage'"):
+        embed(TEXTS, prompt_name="title")
+    with pytest.raises(ValueError, match="dimensions=9: expected 1 to 8"):
+        embed(TEXTS, dimensions=9)
+    with pytest.raises(ValueError, match="cannot join strings.*default_prompt_name=None"):
+        convert_strings(task, tmp_path / "strings.tflite")
+
+
+@pytest.mark.filterwarnings("ignore:.* (cut|apart)")
+@pytest.mark.slow
+def test_a_saved_model_puts_prompts(tmp_path):
+    task = new_embedder(prompts={"query": "the film "}, default_prompt_name="query", dimensions=8)
+    verify(task, save_serving(task, tmp_path / "serving", name="vectors"), TEXTS)  # or an error
+
+
 def test_vectors_of_windows_are_joined():
     task = new_embedder(sequence_length=16, long_texts="windows")
     reader = task_reader(task, 16)
@@ -212,6 +242,9 @@ def test_vectors_of_windows_are_joined():
         ("relation", {"markers": ["[unused1]", "nowhere", "the", "a"]}, "no token 'nowhere' among"),
         ("relation", {"markers": "[unused1]"}, "expected a list of 4"),
         ("similarity", {"normalize": "yes"}, "normalize='yes'; expected true or false"),
+        ("similarity", {"prompts": {"query": 1}}, "expected an object of names and short texts"),
+        ("similarity", {"default_prompt_name": "query"}, "default prompt is 'query'; this model has no prompts"),
+        ("similarity", {"dimensions": -1}, "dimensions=-1; expected a whole number"),
         ("intent_slots", {"tags": ["song"]}, "expected tags of words"),
         ("intent_slots", {"tags": ["O", "B-song", "I-song"]}, "numbers for 3 labels in token_logits"),
         ("aspect", {"kind": "regression"}, "do not go together"),

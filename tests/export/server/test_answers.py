@@ -15,6 +15,7 @@ from export.serving.graph import SharedGraph
 from export.serving.tasks import find_served, serve_strings
 from export.tasks.base.inputs import task_reader
 from export.tasks.base.registry import find_export
+from keras_bert.decoding.similarity import shorten_vectors
 from keras_bert.tasks.base.registry import BUILT_IN
 
 TEXTS = ["the film was very good", "Anna is in the train to Rome.", "é 中 👍", "very " * 40 + "poor"]
@@ -207,11 +208,14 @@ def test_vectors_as_openai_gives_them():
         body = {"model": "tiny", "input": TEXTS[0], "encoding_format": "base64"}
         (row,) = server.post("/v1/embeddings", json=body).json()["data"]
         np.testing.assert_array_equal(np.frombuffer(base64.b64decode(row["embedding"]), "<f4"), vectors[0])
+        (row,) = server.post("/v1/embeddings", json={"input": TEXTS[0], "dimensions": 3}).json()["data"]
+        np.testing.assert_allclose(row["embedding"], shorten_vectors(vectors[0], 3), atol=1e-6)
         assert server.get("/v1/models").json()["data"][0]["id"] == "tiny"
         for wrong in (
             {"input": [[1, 2]]},
             {"input": []},
-            {"input": "a", "dimensions": 3},
+            {"input": "a", "dimensions": len(vectors[0]) + 1},
+            {"input": "a", "dimensions": True},
             {"input": "a", "model": "b"},
         ):
             answer = server.post("/v1/embeddings", json=wrong)
