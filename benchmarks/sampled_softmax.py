@@ -104,7 +104,8 @@ def all_seconds(contenders, rounds):
 
 def measure_speed(arguments):
     columns, rows = ["full", *arguments.negatives, "table"], []
-    names = {"full": "full, ms", "table": "AdamW on the token table, ms"}
+    names = {"full": "full, ms", **{count: f"{count:,} negatives, ms" for count in arguments.negatives}}
+    names["table"] = "AdamW on the token table, ms"
     print(f"{arguments.size}, {arguments.batch} × {LENGTH} tokens, {MASKED} masked; ms a step (full / sampled)\n")
     print(
         "| vocabulary | full softmax |",
@@ -119,7 +120,7 @@ def measure_speed(arguments):
         contenders["table"] = table_update(arguments.size, vocabulary_size)
         found = all_seconds(contenders, arguments.rounds)
         best = {name: min(seconds) for name, seconds in found.items()}
-        times = {names.get(name, f"{name:,} negatives, ms"): [1e3 * one for one in found[name]] for name in columns}
+        times = {names[name]: [1e3 * one for one in found[name]] for name in columns}
         rows.append({"vocabulary": vocabulary_size, **times})
         cells = [f"{best[name] * 1e3:.0f}" for name in columns]
         for index, negatives in enumerate(arguments.negatives, 1):
