@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from page_tables import runtime
 from result_tables import Mean, Table, best_number, is_repetitions, is_summary, show, show_repetitions
 from results_files import Run, part
 
@@ -124,6 +125,11 @@ def saved_models(run: Run) -> dict[str, Any]:
     return {"ours": rows["unpadded"]["cpu_s_per_1000"], "ONNX Runtime": rows["ort"]["cpu_s_per_1000"]}
 
 
+def runtimes(run: Run) -> dict[str, Any]:
+    """Milliseconds of the runtimes on one thread, at the texts' own lengths."""
+    return {runtime(row["name"]): row["dev_ms"] for row in run["results"] if row["threads"] == 1}
+
+
 def servers(run: Run) -> dict[str, Any]:
     names = {"all_int4": "ours, all_int4", "dynamic_int8": "ours, dynamic_int8", "ort_int8": "ONNX Runtime, int8"}
     return {names[name]: row["cpu_s_per_1000_in_32s"] for name, row in run["results"].items() if name in names}
@@ -173,8 +179,9 @@ CLAIMS = (
         "1 thread",
         more=False,
         decimals=2,
-        readme="A text on one CPU thread, ms",
+        readme="Classifying a text on one CPU thread, ms",
     ),
+    Claim("a text of SST-2 at its own length, one thread, processor ms", "inference", runtimes, more=False, decimals=2),
     Claim("128 tokens, one thread, ms", "inference_wall", column("128 tokens, ms"), "1 thread", more=False, decimals=2),
     Claim(
         "SavedModel, processor s for 1,000 texts",

@@ -7,6 +7,17 @@ from result_tables import Row, Table, best_number, tables_of
 from results_files import Run, data
 
 LEAST, MOST = min, max
+RUNTIMES = {
+    "hub": "keras-hub → LiteRT, float32",
+    "hub_int8": "keras-hub → LiteRT, dynamic int8",
+    "ort": "ONNX Runtime, float32",
+    "ort_int8": "ONNX Runtime, int8 as without VNNI",
+    "ort_int8_plain": "ONNX Runtime, dynamic int8",
+    "openvino": "OpenVINO, float32 as it comes",
+    "openvino_int8": "OpenVINO, int8",
+    "ctranslate2_int8": "CTranslate2, int8",
+    "torch": "PyTorch, float32",
+}
 
 
 def compared(column: str, *, ours: str = "ours", more: bool = True) -> Callable[[Run], list[Table]]:
@@ -140,11 +151,16 @@ def demo(run: Run) -> list[Table]:
     return [Table("", rows, decimals={"accuracy, %": 1, "MB": 1, "ms": 2})]
 
 
+def runtime(name: str) -> str:
+    """What a contender of inference.py is called; names that no peer has are recipes of ours."""
+    return RUNTIMES.get(name, f"ours, {name}")
+
+
 def inference(run: Run) -> list[Table]:
     """Rows of the script: milliseconds at each length, and on the dev texts at their own lengths."""
     rows = [
         {
-            "contender": row["name"],
+            "contender": runtime(row["name"]),
             "threads": row["threads"],
             **{f"{length} tokens, ms": value for length, value in zip(run["lengths"], row["ms"], strict=True)},
             "own length, ms": row["dev_ms"],
