@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from page_tables import runtime
 from result_tables import Mean, Table, best_number, is_repetitions, is_summary, show, show_repetitions
 from results_files import Run, part
@@ -64,6 +65,14 @@ class Claim:
         """How many times as good ours is."""
         (_, ours), (_, theirs) = (self.best(results, ours=which) for which in (True, False))
         return ours / theirs if self.more else theirs / ours
+
+    def is_tie(self, results: Results) -> bool:
+        """Whether repetitions of both differ by less than their deviations together."""
+        numbers = self.numbers(results)
+        both = [numbers[self.best(results, ours=which)[0]] for which in (True, False)]
+        if not all(isinstance(value, Mean) and len(value) > 1 for value in both):
+            return False
+        return abs(float(np.mean(both[0]) - np.mean(both[1]))) <= sum(float(np.std(value, ddof=1)) for value in both)
 
     def shown(self, results: Results, *, ours: bool) -> str:
         """The number of the best, with its spread where it is a mean, and a warning where that is large."""
@@ -211,7 +220,7 @@ def summary(results: Results) -> str:
                 "ours": claim.shown(results, ours=True),
                 "best peer": claim.shown(results, ours=False),
                 "which": peer,
-                "ratio": f"{claim.ratio(results):.2f}",
+                "ratio": f"{claim.ratio(results):.2f}{' ≈' * claim.is_tie(results)}",
                 "command": f"[`{script}`](results/{claim.file}.md)",
                 "commit": f"`{run['commit'][:8]}`",
                 "runs": claim.count(results),

@@ -223,6 +223,16 @@ def test_a_claim_needs_both_sides():
         claim.ratio({"x": [{**GOOD, "results": {"MB/s": 5.0}}]})
 
 
+def test_means_within_their_spread_are_a_tie():
+    claim = claims.Claim("F1", "x", claims.means("F1"))
+
+    def tie(*theirs):
+        rows = [{"contender": "ours", "F1": [44.6, 44.8]}, {"contender": "theirs", "F1": list(theirs)}]
+        return claim.is_tie({"x": [{**GOOD, "results": rows}]})
+
+    assert tie(44.0, 45.0) and not tie(43.0, 43.2) and not tie(44.7)
+
+
 def known_numbers():
     """What cells may show: every number of the data, also as a percentage and in megabytes."""
     numbers = set()
