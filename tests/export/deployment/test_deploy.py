@@ -25,8 +25,6 @@ from keras_bert.finetuning.recipes import Recipe
 from keras_bert.tasks.base.saved_tasks import load_task
 from keras_bert.tasks.classification.task import TextClassifier
 
-pytestmark = pytest.mark.slow
-
 TRAIN, VALIDATION = reviews(96, seed=1), reviews(60, seed=2)
 QUICK = Recipe(name="quick", learning_rate=3e-3, epochs=2, batch_size=16, evaluations=1, patience=None)
 STUDENT = ModelPlan(
@@ -93,7 +91,6 @@ def by_model(result, name):
     return next(trial for trial in result.trials if trial.model == name)
 
 
-@pytest.mark.slow
 def test_the_promise_is_kept_by_the_file(deployed):
     chosen, directory = deployed.chosen, deployed.directory
     assert chosen.model == "student" and deployed.is_kept
@@ -107,7 +104,6 @@ def test_the_promise_is_kept_by_the_file(deployed):
     assert "* student" in str(deployed) and "report.html" in str(deployed)
 
 
-@pytest.mark.slow
 def test_what_fails_or_takes_too_long_is_a_row(deployed):
     broken, slow = by_model(deployed, "broken"), by_model(deployed, "slow")
     assert broken.status == "failed" and "num_heads=7" in broken.note
@@ -115,7 +111,6 @@ def test_what_fails_or_takes_too_long_is_a_row(deployed):
     assert by_model(deployed, "teacher").is_measured
 
 
-@pytest.mark.slow
 def test_the_directory_is_whole(deployed):
     directory = deployed.directory
     names = {path.name for path in directory.iterdir()}
@@ -165,7 +160,6 @@ class Tags(HTMLParser):
         self.text.append(data)
 
 
-@pytest.mark.slow
 def test_the_report_stands_by_itself(deployed):
     page = (deployed.directory / "report.html").read_text(encoding="utf-8")
     tags = Tags()
@@ -179,6 +173,8 @@ def test_the_report_stands_by_itself(deployed):
     for words in ("FULLY_CONNECTED", "teacher", "model.tflite", "num_heads=7", "docker run", "XNNPACK", "Android"):
         assert words in text
     assert page.count('class="confusion') == 2 and page.count("<svg") == 3
+    (chosen,) = re.findall(r"<tr class=chosen>(.*?)</tr>", page)
+    assert page.count(">chosen<") == 1 and ">chosen<" in chosen and deployed.chosen.name in chosen
 
 
 def again(monkeypatch, deployed, budget, candidates):

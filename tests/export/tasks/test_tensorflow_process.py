@@ -1,5 +1,7 @@
 """What needs TensorFlow runs in a child process where Keras runs on JAX, and nobody notices."""
 
+import io
+
 import pytest
 from strategy_processes import finish, start
 from tiny_tasks import pretrained_directory
@@ -34,6 +36,14 @@ def test_tasks_are_saved_once_and_found_in_lists(task, tmp_path):
     opened = dict(tensorflow_process._opened({"teachers": [first], "student": first, "epochs": 2}))
     assert opened["student"] is opened["teachers"][0] and opened["epochs"] == 2
     assert isinstance(opened["student"], keras_bert.TextClassifier)
+
+
+def test_what_the_child_writes_is_passed_on_and_errors_are_kept_for_the_message():
+    written, noted = io.StringIO(), []
+    tensorflow_process._relay(io.BytesIO("Größe\nfehlt\n".encode()), written, noted)
+    assert written.getvalue() == "".join(noted) == "Größe\nfehlt\n"
+    tensorflow_process._relay(io.BytesIO(b"a bar"), written, None)
+    assert written.getvalue().endswith("a bar")
 
 
 @pytest.mark.slow
