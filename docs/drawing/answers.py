@@ -114,7 +114,7 @@ def question_answering():
             inputs.append((question, context))
             answers.append(answer)
     answerer = keras_bert.QuestionAnswerer.from_pretrained(MODEL, sequence_length=64)
-    answerer.fit(inputs, answers, learning_rate=3e-4, epochs=8, verbose=2)
+    answerer.fit(inputs, answers, learning_rate=3e-4, epochs=10, verbose=2)
     context = "Maria works for the Harbour Museum. The office is in Lisbon, near the old bridge."
     questions = ["Where is the office?", "Who does Maria work for?"]
     found = [answerer.predict(question, context) for question in questions]
@@ -130,7 +130,7 @@ def intent_slots():
         "slots": sorted({slot.name for command in commands for slot in command.slots}),
     }
     assistant = keras_bert.IntentSlots.from_pretrained(MODEL, **kinds)
-    assistant.fit(commands, learning_rate=3e-4, epochs=5, verbose=2)
+    assistant.fit(commands, learning_rate=3e-4, epochs=7, verbose=2)
     text = "remind me to water the plants at half past six tomorrow"
     found = assistant.predict(text)
     slots = [_place(slot) for slot in found.slots]

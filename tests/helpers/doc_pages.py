@@ -2,8 +2,8 @@
 
 Takes Markdown, gives values. `<!-- run -->` before a Python block means that it runs and prints the `text` block behind
 it, and before a `bash` block that its commands run; `<!-- file: NAME.py -->`, that the block is a file of that name,
-which later blocks import; `<!-- measured -->` before a paragraph or a table, that its numbers stand on
-a page of `benchmarks/`.
+which later blocks import. What stands between `<!-- results:NAME -->` and `<!-- /results -->` is made from results
+files.
 """
 
 import re
@@ -24,7 +24,10 @@ _FILE = re.compile(r"<!-- file: (?P<name>\w+\.py) -->\Z")
 _LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _TOP = r"(?:keras_bert|export|examples|tests|benchmarks|docs)"
 _PATH = re.compile(rf"{_TOP}/[\w./*-]*|[A-Z]+\.md|setup\.py|mkdocs\.yml|Makefile|pyproject\.toml")
-_NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e-\d+)?")
+_RESULTS = re.compile(r"<!-- results:.*?<!-- /results -->", re.DOTALL)
+_MEASURED = re.compile(
+    r"\d[\d.,]* ?(?:ms\b|µs\b|×|(?:MB|tokens|texts|examples|requests)/s)|(?:accuracy|F1|BLEU|perplexity) of \d\S*"
+)
 
 
 @dataclass(frozen=True)
@@ -99,8 +102,6 @@ def _is_command(line):
     return line.strip().split(" ")[0] in ("keras-bert", "make", "python", "pip")
 
 
-def measured_numbers(page: Path) -> list[str]:
-    """The numbers of what is marked as measured, up to the next blank line."""
-    parts = re.findall(r"<!-- measured -->\n+(.*?)(?:\n\n|\Z)", page.read_text(encoding="utf-8"), re.DOTALL)
-    plain = [re.sub(r"`[^`]*`|\([^)\s]*\.md\)", "", part) for part in parts]
-    return [number for part in plain for number in _NUMBER.findall(part)]
+def measured_numbers(text: str) -> list[str]:
+    """What looks like a measurement outside of code and of blocks that are made from results files."""
+    return _MEASURED.findall(_RESULTS.sub("", _FENCE.sub("", text)))
