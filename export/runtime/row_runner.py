@@ -16,6 +16,24 @@ from keras_bert.text.tokenized_texts import TokenizedTexts
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 
+# Of these, each plain row takes a part.
+_ZEROS, _ONES = np.zeros((1, 512), np.int32), np.ones((1, 512), np.int32)
+
+
+def _inputs(ids: np.ndarray, second_begins: int, length: int, pad_id: int) -> dict[str, np.ndarray]:
+    """The inputs of a graph for a row of ids, padded to a length."""
+    if length == len(ids) <= second_begins and length <= _ONES.shape[1]:
+        return {"token_ids": ids[None], "segment_ids": _ZEROS[:, :length], "padding_mask": _ONES[:, :length]}
+    token_ids = np.full((1, length), pad_id, np.int32)
+    token_ids[0, : len(ids)] = ids
+    places = np.arange(length)[None, :]
+    return {
+        "token_ids": token_ids,
+        "segment_ids": ((places >= second_begins) & (places < len(ids))).astype(np.int32),
+        "padding_mask": (places < len(ids)).astype(np.int32),
+    }
+
+
 class RowRunner:
     """The signatures of a file; each row runs through the shortest signature that it fits.
 
@@ -50,15 +68,7 @@ class RowRunner:
 
     def _run_row(self, ids: np.ndarray, second_begins: int, pad_id: int) -> dict[str, np.ndarray]:
         key, length = next((key, n) for key, n in self._lengths.items() if n is None or n >= len(ids))
-        length = len(ids) if length is None else length
-        token_ids = np.full((1, length), pad_id, np.int32)
-        token_ids[0, : len(ids)] = ids
-        places = np.arange(length)[None, :]
-        inputs = {
-            "token_ids": token_ids,
-            "segment_ids": ((places >= second_begins) & (places < len(ids))).astype(np.int32),
-            "padding_mask": (places < len(ids)).astype(np.int32),
-        }
+        inputs = _inputs(ids, second_begins, len(ids) if length is None else length, pad_id)
         try:
             outputs = self._runner(key)(**inputs)
         except (RuntimeError, ValueError) as error:

@@ -17,10 +17,19 @@ from export.tasks.base.served_file import Columns, ServedFile
 
 @dataclass(frozen=True)
 class Answered:
-    """Answers by name for some rows, and how many tokens they took."""
+    """Answers by name for some inputs, and how many tokens each input took."""
 
     columns: Columns
-    tokens: int
+    tokens: Sequence[int]
+
+    def part(self, begin: int, end: int) -> "Answered":
+        """The answers to some of the inputs.
+
+        Example:
+            >>> Answered({"score": [1.0, 2.0, 3.0]}, [3, 4, 5]).part(1, 3)
+            Answered(columns={'score': [2.0, 3.0]}, tokens=[4, 5])
+        """
+        return Answered({name: values[begin:end] for name, values in self.columns.items()}, self.tokens[begin:end])
 
 
 def run_rows(
@@ -41,7 +50,7 @@ def run_rows(
     with _of_the_client():
         inputs = served.inputs(rows)
         data = served.prepare(inputs)
-    return Answered(served.columns(runtime.outputs(data.tokenized, **options), data, inputs), _count(data))
+    return Answered(served.columns(runtime.outputs(data.tokenized, **options), data, inputs), _count(data, inputs))
 
 
 def run_ranked(runtime: Runtime, served: ServedFile, rows: Sequence[tuple[str, ...]]) -> Answered:
@@ -49,7 +58,7 @@ def run_ranked(runtime: Runtime, served: ServedFile, rows: Sequence[tuple[str, .
     with _of_the_client():
         inputs = served.inputs(rows)
         data = served.prepare(inputs)
-    return Answered({"results": served.ranked(runtime.outputs(data.tokenized), data, inputs)}, _count(data))
+    return Answered({"results": served.ranked(runtime.outputs(data.tokenized), data, inputs)}, _count(data, inputs))
 
 
 def run_answers(runtime: Any, served: ServedFile, inputs: Sequence[Any], options: Mapping[str, Any]) -> Answered:
@@ -61,21 +70,23 @@ def run_answers(runtime: Any, served: ServedFile, inputs: Sequence[Any], options
         data = served.reader.prepare(inputs)
     outputs = runtime.outputs(data.tokenized, **choice)
     answers = served.reader.answers(outputs, data, inputs, **({} if served.variants else options))
-    return Answered({"answers": list(answers)}, _count(data))
+    return Answered({"answers": list(answers)}, _count(data, inputs))
 
 
 def join(parts: Sequence[Answered], served: ServedFile) -> Answered:
     """Put the answers to the chunks of a request together; rows of tokens are filled up to one width.
 
     Example:
-        >>> join([Answered({"score": [1.0]}, 3), Answered({"score": [2.0]}, 4)], served)  # doctest: +SKIP
-        Answered(columns={'score': [1.0, 2.0]}, tokens=7)
+        >>> join([Answered({"score": [1.0]}, [3]), Answered({"score": [2.0]}, [4])], served)  # doctest: +SKIP
+        Answered(columns={'score': [1.0, 2.0]}, tokens=[3, 4])
     """
+    if len(parts) == 1 and not served.fillers:
+        return parts[0]
     columns = {name: [value for part in parts for value in part.columns[name]] for name in parts[0].columns}
     for name, filler in served.fillers.items():
         if name in columns:
             columns[name] = _filled(columns[name], filler)
-    return Answered(columns, sum(part.tokens for part in parts))
+    return Answered(columns, [count for part in parts for count in part.tokens])
 
 
 def _filled(rows: list[Any], filler: Any) -> list[Any]:
@@ -103,8 +114,9 @@ def plain(answer: Any) -> Any:
     return answer
 
 
-def _count(data: Any) -> int:
-    return int(data.tokenized.lengths.sum())
+def _count(data: Any, inputs: Sequence[Any]) -> list[int]:
+    counts: list[int] = np.bincount(data.owners, data.tokenized.lengths, len(inputs)).astype(int).tolist()
+    return counts
 
 
 @contextmanager

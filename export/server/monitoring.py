@@ -19,6 +19,7 @@ class Metrics:
     """The numbers of one server; `text` gives them in Prometheus' format."""
 
     def __init__(self) -> None:
+        self._known: dict[tuple[str, int], tuple[Any, Any]] = {}  # looking labels up costs more than counting
         self._registry = prometheus_client.CollectorRegistry()
         ProcessCollector(registry=self._registry)  # memory, processor time and open files
         every: dict[str, Any] = {"registry": self._registry, "namespace": "keras_bert"}
@@ -39,6 +40,16 @@ class Metrics:
         self.waiting = prometheus_client.Gauge("queue_texts", "Texts that wait.", **every)
         self.version = prometheus_client.Gauge("version", "The version of the model that answers.", **every)
         self.refused = prometheus_client.Counter("refused_versions", "New versions that could not be opened.", **every)
+
+    def count(self, method: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        known = self._known.get((method, status))
+        if known is None:
+            known = self.requests.labels(method, str(status)), self.seconds.labels(method)
+            self._known[method, status] = known
+        requests, latency = known
+        requests.inc()
+        latency.observe(seconds)
 
     def text(self) -> bytes:
         """All numbers, in Prometheus' text format."""

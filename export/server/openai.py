@@ -11,7 +11,7 @@ import numpy as np
 from export.server.answering import run_rows
 from export.server.limits import Limits, RequestError
 from export.server.requests import check_count, read_text
-from export.server.tf_serving import Asked
+from export.server.tf_serving import Asked, kind_of
 from export.server.versions import Version
 from export.tasks.base.served_file import Columns
 from keras_bert.decoding.similarity import shorten_vectors
@@ -51,7 +51,13 @@ def read_embeddings(version: Version, body: dict[str, Any], limits: Limits, name
         usage = {"prompt_tokens": tokens, "total_tokens": tokens}
         return {"object": "list", "data": data, "model": name, "usage": usage}
 
-    return Asked(texts, lambda runtime, part: run_rows(runtime, version.served, part, {}), answer, counts_tokens=True)
+    return Asked(
+        texts,
+        lambda runtime, part: run_rows(runtime, version.served, part, {}),
+        answer,
+        counts_tokens=True,
+        kind=kind_of(version, "predict", 1),
+    )
 
 
 def _read_input(given: Any, limits: Limits) -> list[tuple[str, ...]]:

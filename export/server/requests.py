@@ -5,7 +5,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from export.server.extra import Request, orjson
+from export.server.extra import ClientDisconnect, Request, orjson
 from export.server.limits import Limits, RequestError
 from export.tasks.base.settings import Setting
 
@@ -35,13 +35,17 @@ async def _read_body(request: Request, most: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > most:
         raise RequestError(413, f"The body has {int(declared):,} bytes; expected at most {most:,}.")
-    parts, size = [], 0
-    async for part in request.stream():
+    parts, size, goes_on = [], 0, True
+    while goes_on:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part, goes_on = message.get("body", b""), message.get("more_body", False)
         size += len(part)
         if size > most:
             raise RequestError(413, f"The body has more than {most:,} bytes, which is the most that is read.")
         parts.append(part)
-    return b"".join(parts)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 # === Values ===

@@ -3,9 +3,10 @@
 Requests and answers have the forms that a SavedModel of the same task has in TF Serving, so clients run unchanged.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -49,9 +50,14 @@ def signatures_of(version: Version) -> dict[str, Signature]:
     return found
 
 
+_known: WeakKeyDictionary[Version, dict[str, Signature]] = WeakKeyDictionary()
+
+
 def _find_signature(version: Version, body: dict[str, Any], method: str) -> Signature:
     default = "serving_default" if method == "predict" else version.served.ranks or method
-    name, known = body.get("signature_name") or default, signatures_of(version)
+    if (known := _known.get(version)) is None:
+        _known[version] = known = signatures_of(version)
+    name = body.get("signature_name") or default
     if not isinstance(name, str) or name not in known:
         raise RequestError(404, f"There is no signature of that name; this model has {', '.join(known)}.")
     if known[name].method != method:
@@ -70,6 +76,17 @@ class Asked:
     run: Callable[[Any, Any], Answered]  # takes a runtime and rows
     answer: Callable[..., Any]  # takes columns, and on request tokens; gives the JSON value
     counts_tokens: bool = False
+    kind: Hashable | None = None  # equal for requests whose rows may be run together
+
+
+def kind_of(version: Version, *what: Hashable) -> Hashable | None:
+    """What is equal for requests whose rows may be run together; `None` for tasks that write, which take long.
+
+    Example:
+        >>> kind_of(version, "predict") == kind_of(version, "predict")  # doctest: +SKIP
+        True
+    """
+    return None if version.served.variants else (version, *what)
 
 
 def read_predict(version: Version, body: dict[str, Any], limits: Limits) -> Asked:
@@ -86,6 +103,7 @@ def read_predict(version: Version, body: dict[str, Any], limits: Limits) -> Aske
         rows,
         lambda runtime, part: run_rows(runtime, version.served, part, signature.options),
         _predictions if by_rows else _outputs,
+        kind=kind_of(version, "predict", len(signature.names)),
     )
 
 
@@ -112,7 +130,12 @@ def read_ranking(version: Version, body: dict[str, Any], limits: Limits, method:
         )
     examples = [{**context, **one} for one in examples]
     rows = read_rows(examples, signature.names, limits, what="examples")
-    return Asked(rows, lambda runtime, part: run_ranked(runtime, version.served, part), dict)
+    return Asked(
+        rows,
+        lambda runtime, part: run_ranked(runtime, version.served, part),
+        dict,
+        kind=kind_of(version, "rank", len(signature.names)),
+    )
 
 
 # === Descriptions ===

@@ -1,14 +1,16 @@
 """Run a file in threads: a queue of requests, and a thread for each interpreter.
 
 A request is cut into chunks of texts. The threads take a chunk of each waiting request in turn, so that a request with
-one text does not wait for all of one with hundreds. Interpreters do not hold Python's lock while they run.
+one text does not wait for all of one with hundreds. Small chunks of several requests of the same kind are run in one
+call, because reading texts and writing answers costs less for some texts at once. Interpreters do not hold Python's
+lock while they run.
 """
 
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
@@ -25,10 +27,13 @@ class Job:
         run: Takes the number of a thread and a chunk; gives its result.
         items: The texts or rows.
         chunk: How many of them are run at a time.
+        kind: What is equal for requests that may be run in one call; `None` runs this one alone.
     """
 
-    def __init__(self, run: Callable[[int, Sequence[Any]], Any], items: Sequence[Any], chunk: int):
-        self._run, self._items, self._chunk = run, items, chunk
+    def __init__(
+        self, run: Callable[[int, Sequence[Any]], Any], items: Sequence[Any], chunk: int, kind: Hashable | None = None
+    ):
+        self.run, self.kind, self._items, self._chunk = run, kind, items, chunk
         self._results: list[Any] = [None] * math.ceil(len(items) / chunk)
         self._left, self._next, self._lock = len(self._results), 0, threading.Lock()
         self.future: Future[list[Any]] = Future()
@@ -50,20 +55,33 @@ class Job:
         """The texts that no thread has taken."""
         return len(self._items) - min(self._next * self._chunk, len(self._items))
 
+    @property
+    def next_size(self) -> int:
+        """The texts of the next chunk."""
+        return min(self._chunk, self.waiting)
+
     def do(self, thread: int, number: int, items: Sequence[Any]) -> None:
         """Run a chunk; the last one, or the first that fails, completes the future."""
         try:
-            self._results[number] = self._run(thread, items)
+            result = self.run(thread, items)
         except BaseException as error:
             self.is_dropped = True
             if not self.future.done():
                 self.future.set_exception(error)
-            return
+        else:
+            self.put(number, result)
+
+    def put(self, number: int, result: Any) -> None:
+        """Take the result of a chunk; the last one completes the future."""
+        self._results[number] = result
         with self._lock:
             self._left -= 1
             is_last = self._left == 0
         if is_last and not self.future.done():
             self.future.set_result(self._results)
+
+
+Taken = tuple[Job, int, Sequence[Any]]  # a chunk: its request, its number, its texts
 
 
 class WorkQueue:
@@ -100,14 +118,18 @@ class WorkQueue:
         """The texts that wait."""
         return self._waiting
 
-    def submit(self, run: Callable[[int, Sequence[Any]], Any], items: Sequence[Any]) -> Job:
+    def submit(
+        self, run: Callable[[int, Sequence[Any]], Any], items: Sequence[Any], kind: Hashable | None = None
+    ) -> Job:
         """Put a request into the queue, or refuse it with 503.
 
         Args:
             run: Takes the number of a thread and some of the items; gives their result.
             items: The texts or rows; at least one.
+            kind: Requests of an equal kind may be run in one call of either's `run`, whose result then has a method
+                `part(begin, end)`. `None` runs the request alone.
         """
-        job = Job(run, items, max(1, min(_CHUNK, math.ceil(len(items) / self.num_threads))))
+        job = Job(run, items, max(1, min(_CHUNK, math.ceil(len(items) / self.num_threads))), kind)
         with self._lock:
             if self._is_closed:
                 raise RequestError(503, "The server is shutting down.", 1)
@@ -139,27 +161,55 @@ class WorkQueue:
 
     def _work(self, thread: int) -> None:
         while self._tokens.get() is not None:
-            if (taken := self._take()) is None:
+            if not (taken := self._take()):
                 continue
-            job, number, items = taken
             start = time.monotonic()
-            job.do(thread, number, items)
+            _do_all(thread, taken)
             # A moving mean, from which Retry-After is made; threads may overwrite each other's.
-            self._seconds += 0.05 * ((time.monotonic() - start) / len(items) - self._seconds)
+            count = sum(len(items) for _, _, items in taken)
+            self._seconds += 0.05 * ((time.monotonic() - start) / count - self._seconds)
 
-    def _take(self) -> tuple[Job, int, Sequence[Any]] | None:
-        """A chunk of the first request, which goes to the end of the queue; `None` where it was dropped."""
+    def _take(self) -> list[Taken]:
+        """A chunk of the first request, and those of the next ones that can be run with it; none if all were dropped.
+
+        A request that is not done goes to the end of the queue. The threads share what waits.
+        """
+        taken: list[Taken] = []
         with self._lock:
-            if not self._jobs:
-                return None
-            job = self._jobs.popleft()
-            number, items = job.take()
-            self._waiting -= len(items)
-            if job.waiting and not job.is_dropped:
-                self._jobs.append(job)
-            elif job.waiting:
-                self._waiting -= job.waiting
-            is_first = number == 0
-        if is_first and self._watch is not None:
-            self._watch(time.monotonic() - job.arrived)
-        return job, number, items
+            room = max(1, min(_CHUNK, math.ceil(self._waiting / self.num_threads)))
+            while self._jobs and (not taken or self._fits(taken[0][0], self._jobs[0], room)):
+                job = self._jobs.popleft()
+                number, items = job.take()
+                self._waiting -= len(items)
+                if job.waiting and not job.is_dropped:
+                    self._jobs.append(job)
+                elif job.waiting:
+                    self._waiting -= job.waiting
+                taken.append((job, number, items))
+                room -= len(items)
+        if self._watch is not None:
+            for job, number, _ in taken:
+                if number == 0:
+                    self._watch(time.monotonic() - job.arrived)
+        return taken
+
+    @staticmethod
+    def _fits(first: Job, other: Job, room: int) -> bool:
+        return first.kind is not None and first.kind == other.kind and first is not other and other.next_size <= room
+
+
+def _do_all(thread: int, taken: Sequence[Taken]) -> None:
+    """Run chunks in one call; one after the other if that fails, so that an error is that of its request alone."""
+    if len(taken) > 1:
+        try:
+            whole = taken[0][0].run(thread, [item for _, _, items in taken for item in items])
+        except Exception:
+            whole = None
+        if whole is not None:
+            begin = 0
+            for job, number, items in taken:
+                job.put(number, whole.part(begin, begin + len(items)))
+                begin += len(items)
+            return
+    for job, number, items in taken:
+        job.do(thread, number, items)

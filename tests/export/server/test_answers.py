@@ -2,6 +2,9 @@
 
 import base64
 import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -67,6 +70,30 @@ def test_answers_are_those_of_load(name):
         status, found = server.ask("answer", {"inputs": inputs, "options": options})
     assert status == 200, found
     assert equal(found["answers"], as_json(plain(list(expected))))
+
+
+@pytest.mark.parametrize("name", ["classification.float32", "tagging_softmax", "question_answering", "similarity"])
+def test_requests_that_run_together_get_their_own_answers(name, monkeypatch):
+    body = {
+        "question_answering": lambda text: {"question": "where is anna ?", "context": text},
+        "tagging_softmax": lambda text: {"text": text},
+    }.get(name, lambda text: text)
+    with serving(name, num_threads=1) as server:
+        expected = [server.ask("predict", {"instances": [body(text)]}) for text in TEXTS]
+        service, go, calls = server.service, threading.Event(), []
+        prepare = service.versions.current.served.prepare
+        count = lambda inputs: calls.append(len(inputs)) or prepare(inputs)  # noqa: E731
+        monkeypatch.setattr(service.versions.current.served, "prepare", count)
+        service.work.submit(lambda thread, items: go.wait(30), [0])
+        with ThreadPoolExecutor(len(TEXTS)) as pool:
+            asked = [pool.submit(server.ask, "predict", {"instances": [body(text)]}) for text in TEXTS]
+            while service.work.waiting < len(TEXTS):
+                time.sleep(0.001)
+            go.set()
+            found = [one.result(30) for one in asked]
+    assert calls == [len(TEXTS)]
+    assert all(status == 200 for status, _ in expected)
+    assert equal([answer for _, answer in found], [answer for _, answer in expected])
 
 
 def test_every_task_has_a_file_here():

@@ -213,6 +213,62 @@ def test_an_error_ends_a_request_alone():
     assert work.waiting == 0
 
 
+class Whole(list):
+    """The result of a call for several requests."""
+
+    def part(self, begin, end):
+        return list(self[begin:end])
+
+
+def test_requests_of_a_kind_are_run_in_one_call():
+    work, go, calls = WorkQueue(1, max_waiting=1000), threading.Event(), []
+
+    def run(thread, items):
+        go.wait(10)
+        calls.append(list(items))
+        if len(items) > 1 and "bad" in items:
+            raise ZeroDivisionError
+        if items == ["bad"]:
+            raise KeyError("bad")
+        return Whole(item * 2 for item in items)
+
+    first = work.submit(run, ["held"])
+    while work.waiting:
+        time.sleep(0.001)
+    same = [work.submit(run, [word], "one kind") for word in "abcdefghij"]
+    other = work.submit(run, ["other"], "another kind")
+    alone = [work.submit(run, ["alone"]) for _ in range(2)]
+    good, bad, large = (work.submit(run, items, "a third") for items in (["good"], ["bad"], ["large"] * 7))
+    go.set()
+    assert [job.future.result(10) for job in same] == [[[word * 2]] for word in "abcdefghij"]
+    assert other.future.result(10) == [["otherother"]] and first.future.result(10) == [["heldheld"]]
+    assert [job.future.result(10) for job in alone] == [[["alonealone"]]] * 2
+    assert good.future.result(10) == [["goodgood"]] and large.future.result(10) == [["largelarge"] * 7]
+    with pytest.raises(KeyError):
+        bad.future.result(10)
+    assert calls[:6] == [["held"], list("abcdefgh"), list("ij"), ["other"], ["alone"], ["alone"]]
+    assert calls[6:] == [["good", "bad"], ["good"], ["bad"], ["large"] * 7]
+    work.close()
+
+
+def test_threads_share_what_waits():
+    work, held = WorkQueue(2, max_waiting=1000), Held()
+    jobs = [work.submit(held, ["held"]) for _ in range(2)]
+    while work.waiting:
+        time.sleep(0.001)
+    sizes = []
+
+    def run(thread, items):
+        sizes.append(len(items))
+        return Whole(items)
+
+    jobs += [work.submit(run, [index], "one kind") for index in range(6)]
+    held.go.set()
+    assert [job.future.result(10)[0][0] for job in jobs[2:]] == list(range(6))
+    assert max(sizes) <= 3
+    work.close()
+
+
 def test_close_finishes_what_waits():
     work, held = WorkQueue(2, max_waiting=1000), Held()
     jobs = [work.submit(held, [index]) for index in range(20)]
