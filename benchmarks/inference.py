@@ -9,11 +9,11 @@ BertTextClassifier by `model.export(format="litert")` at a fixed 128, float32) a
 converter's dynamic range quantization); `ort` and `ort_int8` (ONNX Runtime; dynamic int8 with right products,
 `session.x64quantprecision=1`), `ort_int8_plain` (the same as it comes: right and faster where the processor has VNNI,
 wrong where it has not), `openvino` and `torch` (float32), `openvino_int8` (NNCF's post-training quantization) and
-`ctranslate2_int8`. llama.cpp's Python package has no wheel, so it is not here. Files are built once, into `--files`,
-and found there again; each measurement is a process of its own that loads what an app would load. Rounds go around all
-contenders, so that a busy minute hits all alike; the best round counts. What is not installed is left out with a word.
-Peers: pip install onnx onnxruntime openvino nncf ctranslate2 torch transformers; `--peer-python` is the Python that has
-them, if it is not this one.
+`ctranslate2_int8`; `llama_q8_0` and `llama_q4_0` (llama.cpp's BERT by `xllamacpp`). Files are built once, into
+`--files`, and found there again; each measurement is a process of its own that loads what an app would load. Rounds go
+around all contenders, so that a busy minute hits all alike; the best round counts. What is not installed is left out
+with a word. Peers: pip install onnx onnxruntime openvino nncf ctranslate2 xllamacpp gguf torch transformers;
+`--peer-python` is the Python that has them, if it is not this one.
 
 Columns: milliseconds for one row (the least of many) at 16 to 256 tokens; the mean over the dev set's own texts, each
 at its own length where the runtime can; accuracy; the share of texts with the answer of Keras in float32; the cosine of

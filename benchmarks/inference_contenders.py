@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from inference_llama import build_llama, open_llama
 
 NAMES = ("token_ids", "segment_ids", "padding_mask")
 THEIR_NAMES = ("input_ids", "token_type_ids", "attention_mask")
@@ -311,5 +312,7 @@ CONTENDERS = {
     "openvino": Contender(build_onnx, open_openvino),
     "openvino_int8": Contender(build_openvino_int8, lambda place, threads: open_openvino(place, threads, "int8.xml")),
     "ctranslate2_int8": Contender(build_ctranslate2, open_ctranslate2),
+    "llama_q8_0": Contender(lambda *where: build_llama("Q8_0", *where), open_llama),
+    "llama_q4_0": Contender(lambda *where: build_llama("Q4_0", *where), open_llama),
     "torch": Contender(build_torch, open_torch),
 }

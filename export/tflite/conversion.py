@@ -31,6 +31,7 @@ from export.tflite.float_graph import FloatGraph, float_file, model_and_lengths
 from export.tflite.matrix_recipes import quantize_matrices
 from export.tflite.passes.delegate import fit_delegate
 from export.tflite.passes.dense import join_dense_layers
+from export.tflite.passes.first_token import keep_first_token
 from export.tflite.passes.norms import shorten_norms
 from export.tflite.passes.positions import drop_positions
 from export.tflite.quantized_tables import quantize_tables
@@ -176,4 +177,5 @@ def rewrite(
     quantize_matrices(file, recipe, statistics, named=named, learned=learned)
     if recipe.tables != "float32":
         quantize_tables(file, int(recipe.tables.removeprefix("int")))
+    keep_first_token(file)
     return serialize(file)
