@@ -53,9 +53,9 @@ def render_page(name: str, runs: list[Run]) -> str:
 
 
 def by_part(runs: list[Run]) -> dict[str, list[Run]]:
-    """Runs of the same part together, in the order of the file."""
+    """Runs of the same part together, those without one first, otherwise in the order of the file."""
     found: dict[str, list[Run]] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: "part" in run):
         found.setdefault(run.get("part", ""), []).append(run)
     return found
 

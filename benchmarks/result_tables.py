@@ -121,15 +121,16 @@ def show_repetitions(
     if best is not None:
         return show(best(values), decimals) + warning
     mean, deviation = float(np.mean(values)), float(np.std(values, ddof=1))
-    if decimals is None:
-        return f"{show(mean)} ± {_two_digits(deviation)}{warning}"
-    return f"{show(mean, decimals)} ± {deviation:,.{decimals}f}{warning}"
+    places = _places(mean, deviation) if decimals is None else decimals
+    return f"{mean:,.{places}f} ± {deviation:,.{places}f}{warning}"
 
 
-def _two_digits(value: float) -> str:
-    if value == 0 or value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.{max(0, 1 - math.floor(math.log10(value)))}f}" if value > 1e-3 else f"{value:.1e}"
+def _places(mean: float, deviation: float) -> int:
+    """Decimals that show two digits of a deviation, but no more than four or so of the mean."""
+    if not deviation:
+        return 2 if mean % 1 else 0
+    most = 3 - math.floor(math.log10(abs(mean))) if mean else 2
+    return max(0, min(1 - math.floor(math.log10(deviation)), most))
 
 
 # === Any data as tables ===

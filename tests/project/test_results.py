@@ -121,7 +121,7 @@ def test_data_of_any_form_become_tables():
     text = "\n".join(table.markdown() for table in result_tables.tables_of(made))
     for line in (
         "| seconds | 3.5 |",
-        "| a | 1 ± 0.050 |",
+        "| a | 1.000 ± 0.050 |",
         "rows, a, load:",
         "| 1 | 2 |",
         "|  | MB | ops, dense |",
@@ -131,8 +131,8 @@ def test_data_of_any_form_become_tables():
 
 
 def test_repetitions_that_differ_by_much_are_marked():
-    assert result_tables.show_repetitions([1.0, 1.05, 0.95]) == "1 ± 0.050"
-    assert result_tables.show_repetitions([1.0, 1.2, 0.8]) == f"1 ± 0.20 {result_tables.WARNING}"
+    assert result_tables.show_repetitions([1.0, 1.05, 0.95]) == "1.000 ± 0.050"
+    assert result_tables.show_repetitions([1.0, 1.2, 0.8]) == f"1.00 ± 0.20 {result_tables.WARNING}"
     assert result_tables.show({"mean": 2.0, "deviation": 0.3, "runs": 3}).endswith(result_tables.WARNING)
     page = render.render_page("unstable", [{**GOOD, "results": [{"ms": [1.0, 2.0]}]}])
     assert result_tables.LEGEND in page
