@@ -2,6 +2,7 @@
 
     python benchmarks/pretraining.py --data DIR           # tokens per second; about 6 minutes on 2 cores
     python benchmarks/pretraining.py --data DIR --idle    # does the input keep up with the step? about 3 minutes
+    python benchmarks/pretraining.py --data DIR --input   # rows of the input alone, by processor time; about 1 minute
 
 DIR holds `enwiki.txt.gz`, prose with a blank line between documents. From it come two sets of next-sentence examples of
 at most 128 tokens: *full* (articles as documents; the examples that have all 128 tokens) and *short* (each paragraph a
@@ -13,6 +14,9 @@ Contenders take turns, step by step, on some batches in memory; the minimum for 
 pool of its own, so it waits for its turn in a process of its own; its batches are padded to their longest example, as
 transformers' collators do. All of them have `keep_freed_memory()`. `BertForPreTraining` scores every token over the
 vocabulary; the row "masked positions alone" is transformers with that waste taken out by hand.
+
+`--input` counts the rows that leave the input for each second of processor time, in all threads together, for examples
+that are parsed, packed and masked here and for rows that were packed when they were written and are masked by the step.
 """
 
 import argparse
@@ -273,6 +277,40 @@ def idle_table(directories, tokenizer, model, rounds):
     return rows
 
 
+def input_table(text, folder, tokenizer, rounds):
+    """Rows a second of processor time, for each layout and size of a batch."""
+    found = []
+    print("\n| written as | plan | rows of a batch | rows for a second of one core | of two |\n|---|---|---|---|---|")
+    for layout in ("examples", "padded", "packed"):
+        directory = folder / layout
+        options = {"sequence_length": LENGTH, "workers": 1, "progress": False, "layout": layout}
+        start = time.process_time()
+        write_examples(text, directory, tokenizer, **options)
+        written = time.process_time() - start
+        for packed in (False, True) if layout == "examples" else (layout == "packed",):
+            for size in (TRAIN_BATCH, 256):
+                plan = PretrainingPlan(steps=500, batch_size=size, packed=packed, max_predictions=MASKED)
+                data = training_batches(directory, CONFIG, tokenizer, plan, masked=layout == "examples")
+                rates = [input_rate(data, size) for _ in range(rounds)]
+                row = {"written as": layout, "packed": packed, "rows of a batch": size, "s to write": written}
+                found.append({**row, "rows for a second of one core": rates})
+                rate = float(np.median(rates))
+                print(f"| {layout} | packed={packed} | {size} | {rate:,.0f} | {2 * rate:,.0f} |", flush=True)
+    return found
+
+
+def input_rate(data, size):
+    """Rows for a second of processor time of this process, with all of its threads."""
+    stream = iter(data)
+    for _ in range(8):  # opens files and fills the buffers
+        next(stream)
+    count = max(20, 20_000 // size)
+    start = time.process_time()
+    for _ in range(count):
+        next(stream)
+    return round(count * size / (time.process_time() - start), 1)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=".", help="the directory of enwiki.txt.gz")
@@ -280,6 +318,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="turns with each batch")
     parser.add_argument("--examples", choices=("full", "short"), help="only these, in half the time")
     parser.add_argument("--idle", action="store_true", help="measure the input instead")
+    parser.add_argument("--input", action="store_true", help="measure the input alone, by processor time")
     parser.add_argument("--torch-worker", help=argparse.SUPPRESS)
     add_output(parser, "pretraining")
     arguments = parser.parse_args()
@@ -290,6 +329,12 @@ def main():
     tokenizer = load_tokenizer("all-MiniLM-L6-v2")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        if arguments.input:
+            with gzip.open(arguments.data / "enwiki.txt.gz", "rt", encoding="utf-8") as file:
+                (folder / "text.txt").write_text(file.read(int(arguments.megabytes * 1e6)), encoding="utf-8")
+            rows = input_table(folder / "text.txt", folder, tokenizer, arguments.rounds)
+            write_run(arguments.output, rows, packages=("tensorflow", "numpy"), part="input")
+            return
         made = make_examples(arguments.data, folder, tokenizer, arguments.megabytes)
         directories = {name: path for name, path in made.items() if arguments.examples in (None, name)}
         if arguments.idle:

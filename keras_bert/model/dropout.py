@@ -11,9 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-# Multipliers of the "lowbias32" integer hash (Wellons, hash prospector): each output bit depends on each input bit.
-_FIRST_MULTIPLIER = 0x7FEB352D
-_SECOND_MULTIPLIER = 0x846CA68B
+from keras_bert.model.hashing import random_bits, scramble, word
 
 
 @keras.saving.register_keras_serializable("keras_bert")
@@ -43,31 +41,16 @@ class HashDropout(keras.layers.Dropout):
 
 
 def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Any:
-    """Return random booleans of `shape`, each true with probability `1 - rate`; `seed` is two numbers.
-
-    Hashes twice, with a different key before each round (a small Even-Mansour cipher): with one round and one key, two
-    calls could get the same mask in a different order.
-    """
+    """Return random booleans of `shape`, each true with probability `1 - rate`; `seed` is two numbers."""
     first_key, second_key = _keys(seed)
     size = 1
     for extent in shape:
         size = size * extent
     counter = ops.reshape(ops.cast(ops.arange(size), "uint32"), shape)
-    bits = _scramble(_scramble(counter ^ first_key) ^ second_key)
-    return bits < _word(round((1.0 - rate) * 2**32))
+    return random_bits(counter, first_key, second_key) < word(round((1.0 - rate) * 2**32), counter)
 
 
 def _keys(seed: Any) -> tuple[Any, Any]:
     seed = ops.cast(seed, "uint32")
-    first = _scramble(_scramble(seed[0]) ^ seed[1])
-    return first, _scramble(first ^ _word(0x9E3779B9))
-
-
-def _scramble(x: Any) -> Any:
-    x = (x ^ ops.right_shift(x, _word(16))) * _word(_FIRST_MULTIPLIER)
-    x = (x ^ ops.right_shift(x, _word(15))) * _word(_SECOND_MULTIPLIER)
-    return x ^ ops.right_shift(x, _word(16))
-
-
-def _word(value: int) -> Any:
-    return ops.convert_to_tensor(value, dtype="uint32")
+    first = scramble(scramble(seed[0]) ^ seed[1])
+    return first, scramble(first ^ word(0x9E3779B9, first))

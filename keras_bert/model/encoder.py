@@ -59,10 +59,20 @@ class SelfAttention(keras.layers.Layer):
         self.output_dense.build((*x_shape[:-1], self.config.heads_dim))
 
     def call(self, x: Any, bias: Any, training: bool | None = None) -> tuple[Any, Any]:
+        if keras.backend.backend() == "jax":
+            return self._attend_in_place(x, bias, training)
         query, key, value = self.project(x)
         probabilities = ops.softmax(ops.matmul(query, key) + bias)  # [B, N, T, T]
         attended = ops.matmul(self.dropout(probabilities, training=training), value)  # [B, N, T, D]
         return self.merge(attended), probabilities
+
+    def _attend_in_place(self, x: Any, bias: Any, training: bool | None) -> tuple[Any, Any]:
+        """Attend without moving heads to the front: compilers for accelerators lay them out for each product."""
+        query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))  # [B, T, N, D]
+        scores = ops.einsum("btnd,bsnd->bnts", query * self.config.head_dim**-0.5, key)
+        probabilities = ops.softmax(scores + bias)  # [B, N, T, T]
+        attended = ops.einsum("bnts,bsnd->btnd", self.dropout(probabilities, training=training), value)
+        return self.output_dense(ops.reshape(attended, (*_leading(x), self.config.heads_dim))), probabilities
 
     def project(self, x: Any) -> tuple[Any, Any, Any]:
         """Return queries `[B, N, T, D]`, keys `[B, N, D, T]` and values `[B, N, T, D]`, ready to multiply."""
@@ -75,8 +85,10 @@ class SelfAttention(keras.layers.Layer):
         return self.output_dense(ops.reshape(attended, (*_leading(attended), self.config.heads_dim)))
 
     def _split(self, x: Any, axes: tuple[int, ...]) -> Any:
-        heads = ops.reshape(x, (*_leading(x), self.config.num_heads, self.config.head_dim))  # [B, T, N, D]
-        return ops.transpose(heads, axes)
+        return ops.transpose(self._heads(x), axes)
+
+    def _heads(self, x: Any) -> Any:
+        return ops.reshape(x, (*_leading(x), self.config.num_heads, self.config.head_dim))  # [B, T, N, D]
 
     def compute_output_shape(self, x_shape: Shape, bias_shape: Shape | None = None) -> tuple[Shape, Shape]:
         batch, length, _ = x_shape

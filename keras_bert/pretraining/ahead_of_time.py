@@ -4,14 +4,18 @@ No corpus is read: shapes follow from the plan, the sizes of the model and the l
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_bert.model.config import BertConfig
-from keras_bert.pretraining.model import MAX_EXAMPLES, TokenCountingModel, losses_and_metrics, pretraining_model
+from keras_bert.pretraining.masking import Masking
+from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
 from keras_bert.pretraining.plan import PretrainingPlan
+from keras_bert.pretraining.rows.layout import as_batch, row_dtype
+from keras_bert.pretraining.rows.masking import with_keys
 from keras_bert.training.ahead_of_time import CompiledStep, compile_step
 from keras_bert.training.chips import Target
 from keras_bert.training.optimizers import bert_optimizer
@@ -41,7 +45,7 @@ def compile_plan(config: BertConfig, plan: PretrainingPlan, sequence_length: int
     keras.config.set_dtype_policy(target.chip.precision if plan.precision == "auto" else plan.precision)
     try:
         model = plan_model(config, plan, sequence_length)
-        return compile_step(model, plan_batch(plan, sequence_length), target)
+        return compile_step(model, plan_batch(plan, config.vocabulary_size, sequence_length), target)
     finally:
         keras.config.set_dtype_policy(before)
 
@@ -64,21 +68,19 @@ def plan_model(config: BertConfig, plan: PretrainingPlan, sequence_length: int) 
     model.compile(
         optimizer, **losses_and_metrics(model), jit_compile=True, gradient_accumulation_steps=plan.accumulation
     )
+    # Which tokens are special, and which continue words, is not known, and takes no other operations.
+    unknown = np.zeros(config.vocabulary_size, bool)
+    masking = Masking(4, tuple(range(5)), unknown, _masked(plan, sequence_length), unit=plan.mask_unit)
+    one = plan_batch(replace(plan, batch_size=plan.accumulation), config.vocabulary_size, sequence_length)
+    model.masks_batches(masking, one, sampled=plan.negatives is not None)
     return model
 
 
-def plan_batch(plan: PretrainingPlan, sequence_length: int) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Give a batch of zeros in the shapes of a plan's batches."""
-    rows, masked = plan.batch_size, _masked(plan, sequence_length)
-    ids, places = np.zeros((rows, sequence_length), np.int32), np.zeros((rows, masked), np.int32)
-    inputs = {"token_ids": ids, "segment_ids": ids, "padding_mask": ids, "masked_positions": places}
-    if plan.negatives is not None:
-        inputs["masked_ids"] = places
-    next_sentence = np.zeros((rows, MAX_EXAMPLES) if plan.packed else rows, np.int32)
-    if plan.packed:
-        inputs["example_starts"] = next_sentence
-    labels = {"mlm_logits": places, "nsp_logits": next_sentence}
-    return inputs, labels, {name: np.zeros(value.shape, np.float32) for name, value in labels.items()}
+def plan_batch(plan: PretrainingPlan, vocabulary_size: int, sequence_length: int) -> dict[str, Any]:
+    """Give a batch of zeros in the shapes of a plan's batches, which the step masks."""
+    layout = "packed" if plan.packed else "padded"
+    record = row_dtype(layout, sequence_length=sequence_length, vocabulary_size=vocabulary_size)
+    return with_keys(as_batch(np.zeros(plan.batch_size, record)), seed=0, step=0, rate=0.0)
 
 
 def _masked(plan: PretrainingPlan, sequence_length: int) -> int:

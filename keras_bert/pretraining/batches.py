@@ -2,7 +2,8 @@
 
 Takes a directory that `write_examples` wrote and a plan, gives a `tf.data.Dataset` of masked batches. Every batch
 depends only on the seed and the step, so a run that is resumed at some step gets the batches of an uninterrupted run.
-Rows are padded, or shared by several examples.
+Rows are padded, or shared by several examples. They are put together here, or were when they were written; then they
+may leave unmasked, with keys by which the devices mask them.
 """
 
 import math
@@ -22,6 +23,8 @@ from keras_bert.pretraining.data_service import read_examples_through_service
 from keras_bert.pretraining.masking import Masking, falling_rate, mask_batches
 from keras_bert.pretraining.model import features_and_labels
 from keras_bert.pretraining.plan import PretrainingPlan
+from keras_bert.pretraining.rows.batches import count_stored_tokens, rows_from, rows_in_order, unmasked
+from keras_bert.pretraining.rows.reading import StoredRows
 from keras_bert.pretraining.sampled_softmax import count_tokens
 from keras_bert.pretraining.shared_rows import pack_rows
 from keras_bert.text.tokenizer import BertTokenizer
@@ -39,6 +42,7 @@ def training_batches(
     start: int = 0,
     *,
     devices: Devices | None = None,
+    masked: bool = True,
 ) -> tf.data.Dataset:
     """The endless batches of a `PretrainingPlan` from a step on.
 
@@ -49,6 +53,8 @@ def training_batches(
         plan: A `PretrainingPlan`.
         start: The number of the first batch, from 0.
         devices: What trains; a tf.data service hands each of its machines other examples.
+        masked: Whether to mask here. Otherwise batches are dictionaries of rows with the keys of their masks, for a
+            model that masks by `mask_rows`; only where `masks_on_devices(examples)`.
 
     Example:
         ```python
@@ -56,6 +62,12 @@ def training_batches(
             inputs["token_ids"].shape
         ```
     """
+    if masks_on_devices(examples):
+        stored = _stored_rows(examples, config, tokenizer, plan)
+        if not masked:
+            return prompt(rows_from(stored, plan, start).prefetch(4))
+        masking = plan_masking(examples, tokenizer, plan)
+        return _labelled(rows_from(stored, plan, start, masking=masking), examples, plan)
     count = load_manifest(os.fspath(examples)).examples
     if count < plan.batch_size and not plan.packed:
         raise ValueError(
@@ -96,10 +108,16 @@ def validation_batches(
     count = manifest.tokens // manifest.settings.sequence_length if plan.packed else manifest.examples  # at least
     if not count:
         raise ValueError(f"{examples} fills no row; validate on more text.")
+    stored = _stored_rows(examples, config, tokenizer, plan) if masks_on_devices(examples) else None
+    count = count if stored is None else len(stored)
     batch_size = min(plan.batch_size, -(-count // replicas) * replicas)
-    rows = _rows(examples, config, tokenizer, plan, batch_size, drop_remainder=False, shuffle=False)
-    rows = rows if plan.validation_steps is None else rows.take(plan.validation_steps)
-    batches = _mask(rows, examples, tokenizer, plan, start=0, seed=plan.seed)
+    if stored is not None:
+        rows = rows_in_order(stored, plan, batch_size, masking=plan_masking(examples, tokenizer, plan))
+        batches = _labelled(rows if plan.validation_steps is None else rows.take(plan.validation_steps), examples, plan)
+    else:
+        rows = _rows(examples, config, tokenizer, plan, batch_size, drop_remainder=False, shuffle=False)
+        rows = rows if plan.validation_steps is None else rows.take(plan.validation_steps)
+        batches = _mask(rows, examples, tokenizer, plan, start=0, seed=plan.seed)
     if replicas > 1 or keras.backend.backend() == "jax":
         batches = filled_batches(batches, batch_size)
     batches = batches.cache()
@@ -128,6 +146,9 @@ def unmasked_rows(
         next(iter(unmasked_rows("examples", config, tokenizer, plan, 1024)))["token_ids"].shape
         ```
     """
+    if masks_on_devices(examples):
+        stored = _stored_rows(examples, config, tokenizer, plan)
+        return unmasked(stored, batch_size, seed=plan.seed, shuffle=shuffle)
     return _rows(examples, config, tokenizer, plan, batch_size, endless=True, seed=plan.seed, shuffle=shuffle)
 
 
@@ -149,12 +170,39 @@ def max_predictions(examples: str | os.PathLike[str], plan: PretrainingPlan) -> 
 
 def token_counts(examples: str | os.PathLike[str], tokenizer: BertTokenizer) -> np.ndarray:
     """How often each token occurs in the first half million examples; special ones, which nobody masks, count 0."""
-    some = read_examples(examples, batch_size=256, shuffle=False).take(_COUNTED_BATCHES)
     special = Masking.for_tokenizer(tokenizer).special_ids
+    if masks_on_devices(examples):
+        counts = count_stored_tokens(StoredRows(examples), tokenizer.vocabulary_size, _COUNTED_BATCHES)
+        counts[list(special)] = 0
+        return counts
+    some = read_examples(examples, batch_size=256, shuffle=False).take(_COUNTED_BATCHES)
     return count_tokens(some, tokenizer.vocabulary_size, leave_out=special)
 
 
+def masks_on_devices(examples: str | os.PathLike[str]) -> bool:
+    """Whether a directory has rows that the devices mask: those of the layouts `"padded"` and `"packed"`."""
+    return load_manifest(os.fspath(examples)).settings.layout != "examples"
+
+
+def plan_masking(examples: str | os.PathLike[str], tokenizer: BertTokenizer, plan: PretrainingPlan) -> Masking:
+    """The masking of a plan's batches."""
+    settings = {"rate": plan.last_mask_rate, "unit": plan.mask_unit}
+    return Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), **settings)
+
+
 # === Steps of the pipeline ===
+
+
+def _stored_rows(
+    examples: str | os.PathLike[str], config: BertConfig, tokenizer: BertTokenizer, plan: PretrainingPlan
+) -> StoredRows:
+    layout = load_manifest(os.fspath(examples)).settings.layout
+    if plan.service:
+        raise ValueError(f"{examples} has layout={layout!r}; a tf.data service reads layout='examples' alone.")
+    if (layout == "packed") != plan.packed:
+        raise ValueError(f"{examples} has layout={layout!r}; it needs a plan with packed={layout == 'packed'}.")
+    _check_length(examples, config)
+    return StoredRows(examples, tokenizer=tokenizer)
 
 
 def _rows(
@@ -170,12 +218,7 @@ def _rows(
     **order: Any,
 ) -> tf.data.Dataset:
     """Examples as rows `[B, T]`: each padded, or several packed into one."""
-    length = load_manifest(os.fspath(examples)).settings.sequence_length
-    if length > config.max_sequence_length:
-        raise ValueError(
-            f"{examples} has rows of {length} tokens, over max_sequence_length={config.max_sequence_length}; write the "
-            "examples shorter, or make the model longer."
-        )
+    length = _check_length(examples, config)
     together = _PACKED_TOGETHER if plan.packed else batch_size
     if endless and plan.service:
         data = read_examples_through_service(
@@ -198,6 +241,16 @@ def _rows(
     )
 
 
+def _check_length(examples: str | os.PathLike[str], config: BertConfig) -> int:
+    length = load_manifest(os.fspath(examples)).settings.sequence_length
+    if length > config.max_sequence_length:
+        raise ValueError(
+            f"{examples} has rows of {length} tokens, over max_sequence_length={config.max_sequence_length}; write the "
+            "examples shorter, or make the model longer."
+        )
+    return length
+
+
 def _pad(batch: dict[str, Any], shape: list[int | None], pad_id: int) -> dict[str, tf.Tensor]:
     tokens = batch["token_ids"]
     return {
@@ -217,9 +270,12 @@ def _mask(
     seed: int,
     rate: Callable[[tf.Tensor], tf.Tensor] | None = None,
 ) -> tf.data.Dataset:
-    settings = {"rate": plan.last_mask_rate, "unit": plan.mask_unit}
-    masking = Masking.for_tokenizer(tokenizer, max_predictions=max_predictions(examples, plan), **settings)
-    masked = mask_batches(rows, masking, seed=seed, start=start, rate=rate)
+    masked = mask_batches(rows, plan_masking(examples, tokenizer, plan), seed=seed, start=start, rate=rate)
+    return _labelled(masked, examples, plan)
+
+
+def _labelled(masked: tf.data.Dataset, examples: str | os.PathLike[str], plan: PretrainingPlan) -> tf.data.Dataset:
+    """Masked batches as `fit` takes them."""
     next_sentence = has_next_sentence(examples)
     sampled = plan.negatives is not None
     batches = masked.map(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import encoder_config
-from keras_bert.pretraining.batches import token_counts, training_batches, validation_batches
+from keras_bert.pretraining.batches import masks_on_devices, token_counts, training_batches, validation_batches
 from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.run import compiled_model, plain_model
 from keras_bert.system.atomic_files import write_whole
@@ -193,10 +193,10 @@ def _measure_plain(
     clock = StepClock(seconds)
     counts = token_counts(phase.examples, tokenizer).tolist()
     with devices.scope():
-        model = compiled_model(phase.examples, config, plan, devices, counts)
-        batches = devices.distribute(
-            training_batches(phase.examples, config, tokenizer, plan, devices=devices), batch_size=plan.batch_size
-        )
+        model = compiled_model(phase.examples, config, plan, devices, counts, tokenizer=tokenizer)
+        masked = not masks_on_devices(phase.examples)
+        batches = training_batches(phase.examples, config, tokenizer, plan, devices=devices, masked=masked)
+        batches = devices.distribute(batches, batch_size=plan.batch_size)
         model.fit(batches, steps_per_epoch=plan.save_every, shuffle=False, verbose=0, callbacks=[clock])
         first, later = 0.0, 0.0
         if phase.validation is not None:

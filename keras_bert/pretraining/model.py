@@ -5,8 +5,8 @@ applied at the masked positions only: at all positions, its product with the voc
 encoder.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -18,6 +18,8 @@ from keras_bert.model.encoder import bert_encoder, encoder_config, pool_examples
 from keras_bert.model.heads import masked_lm_logits, next_sentence_logits
 from keras_bert.model.neighbour_heads import NeighbourHeads
 from keras_bert.model.weights import copy_weights
+from keras_bert.pretraining.rows.layout import MAX_EXAMPLES
+from keras_bert.pretraining.rows.masking import mask_rows
 from keras_bert.pretraining.sampled_softmax import (
     SampledAccuracy,
     SampledCrossEntropy,
@@ -26,7 +28,8 @@ from keras_bert.pretraining.sampled_softmax import (
 )
 from keras_bert.training.training_model import TrainingModel
 
-MAX_EXAMPLES = 16  # of a shared row
+if TYPE_CHECKING:
+    from keras_bert.pretraining.masking import Masking
 
 # === Layers ===
 
@@ -171,17 +174,18 @@ def features_and_labels(
         data = mask_batches(batches, masking, seed=1).map(features_and_labels)
         ```
     """
-    import tensorflow as tf  # here, because the model itself runs on JAX without TensorFlow
-
     names = ["token_ids", "segment_ids", "padding_mask", "masked_positions"]
     names += ["masked_ids"] if sampled else []
     labels, weights = {"mlm_logits": batch["masked_ids"]}, {"mlm_logits": batch["masked_weights"]}
     if next_sentence:
         labels["nsp_logits"] = batch["next_sentence_label"]
-        weights["nsp_logits"] = tf.ones_like(batch["next_sentence_label"], tf.float32)
-        if "example_starts" in batch:  # shared rows
-            names.append("example_starts")
+        names += ["example_starts"] if "example_starts" in batch else []  # shared rows
+        if "next_sentence_weight" in batch:
             weights["nsp_logits"] = batch["next_sentence_weight"]
+        else:
+            import tensorflow as tf  # here, because the model itself runs on JAX without TensorFlow
+
+            weights["nsp_logits"] = tf.ones_like(batch["next_sentence_label"], tf.float32)
     return {name: batch[name] for name in names}, labels, weights
 
 
@@ -203,6 +207,8 @@ def pretrained_encoder(model: keras.Model, *, return_attentions: bool = False) -
 class TokenCountingModel(TrainingModel):
     """A `TrainingModel` whose logs have `tokens`, the number of tokens read in the epoch so far.
 
+    With `masks_batches`, it masks the batches that it trains on inside of its step.
+
     Example:
         ```python
         model = pretraining_model(config, model_class=TokenCountingModel)
@@ -212,6 +218,29 @@ class TokenCountingModel(TrainingModel):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.token_count = keras.metrics.Sum(name="tokens")
+        self._masked: Callable[[dict[str, Any]], Any] | None = None
+
+    def masks_batches(self, masking: "Masking", batch: dict[str, np.ndarray], **features: Any) -> None:
+        """Train on batches of rows and keys from now on (`pretraining/rows/masking.py`); call it after `compile`.
+
+        Args:
+            masking: How to mask.
+            batch: A batch of such rows; only its shapes matter.
+            **features: Options of `features_and_labels`.
+        """
+
+        def masked(batch: dict[str, Any]) -> Any:
+            return features_and_labels(mask_rows(batch, masking), **features)
+
+        # Losses and metrics are built from labels, which a batch has only when it is masked.
+        self._symbolic_build(data_batch=masked({name: np.asarray(rows) for name, rows in batch.items()}))
+        self._masked = masked
+
+    def train_step(self, *arguments: Any) -> Any:
+        *state, data = arguments
+        if self._masked is not None:
+            data = self._masked(data)
+        return super().train_step(*state, data)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """Do what `keras.Model.compute_metrics` does, and count tokens."""

@@ -102,6 +102,10 @@ class PretrainingPlan:
         """The share of tokens to predict at the end of the run, and in validation."""
         return self.mask_rate if self.final_mask_rate is None else self.final_mask_rate
 
+    def mask_rate_at(self, step: int) -> float:
+        """The share of tokens to predict at a step."""
+        return self.mask_rate + (self.last_mask_rate - self.mask_rate) * min(step / self.steps, 1.0)
+
     def stages(self, config: BertConfig) -> list[tuple[int, int]]:
         """The blocks of the model and the step until which it has them, for each model that the run passes through.
 

@@ -24,7 +24,9 @@ from keras_bert.model.heads import bert_model
 from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.batches import (
     has_next_sentence,
+    masks_on_devices,
     max_predictions,
+    plan_masking,
     token_counts,
     training_batches,
     validation_batches,
@@ -42,6 +44,8 @@ from keras_bert.pretraining.records import (
     read_history,
     write_plan,
 )
+from keras_bert.pretraining.rows.batches import one_row
+from keras_bert.pretraining.rows.reading import StoredRows
 from keras_bert.pretraining.teacher.plan import Teacher
 from keras_bert.pretraining.teacher.run import pretrain_with_teacher
 from keras_bert.system.directory_claim import claimed
@@ -212,7 +216,8 @@ def _train(
     # A model whose last step is the newest state is made as well: the next one grows from it.
     for blocks, end in [stage for stage in stages if stage[1] >= done] or stages[-1:]:
         smaller = model
-        model = compiled_model(phase.examples, config.replace(num_layers=blocks), plan, devices, counts)
+        stage = config.replace(num_layers=blocks)
+        model = compiled_model(phase.examples, stage, plan, devices, counts, tokenizer=tokenizer)
         if smaller is not None:
             stack_blocks(smaller, model)
         else:
@@ -239,6 +244,7 @@ def _fit(
 ) -> None:
     plan = phase.plan
     batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan, devices=devices)
+    batches = batches_from(done, masked=not masks_on_devices(phase.examples))
     shard = "none" if plan.service else "data"  # a service has shared the examples out already
     epoch = {"steps_per_epoch": plan.save_every}
     callbacks = [StopOnNaN(output, batches_from, **epoch)]
@@ -250,7 +256,7 @@ def _fit(
         checks = devices.distribute(checks)
     try:
         model.fit(
-            devices.distribute(batches_from(done), batch_size=plan.batch_size, shard=shard),
+            devices.distribute(batches, batch_size=plan.batch_size, shard=shard),
             initial_epoch=done // plan.save_every,
             epochs=end // plan.save_every,
             validation_data=checks,
@@ -274,6 +280,8 @@ def compiled_model(
     plan: PretrainingPlan,
     devices: Devices,
     counts: Sequence[int] | np.ndarray,
+    *,
+    tokenizer: BertTokenizer | None = None,
 ) -> keras.Model:
     """The model of a run, ready for `fit`; to be called in the scope of its devices.
 
@@ -283,6 +291,7 @@ def compiled_model(
         plan: How to train.
         devices: What trains.
         counts: How often each token occurs, as `token_counts` gives it.
+        tokenizer: Where `masks_on_devices(examples)`: the step masks its rows then.
     """
     if plan.dropout is not None:
         config = config.replace(dropout=plan.dropout, attention_dropout=plan.dropout)
@@ -303,6 +312,13 @@ def compiled_model(
     at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
     options = devices.compile_options(steps_per_execution=at_once, gradient_accumulation_steps=plan.accumulation)
     model.compile(optimizer, **losses_and_metrics(model), **options)
+    if tokenizer is not None and masks_on_devices(examples):
+        model.masks_batches(
+            plan_masking(examples, tokenizer, plan),
+            one_row(StoredRows(examples)),
+            next_sentence=has_next_sentence(examples),
+            sampled=plan.negatives is not None,
+        )
     return model
 
 

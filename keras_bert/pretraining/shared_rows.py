@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_bert.pretraining.model import MAX_EXAMPLES
+from keras_bert.pretraining.rows.layout import MAX_EXAMPLES
 
 
 def pack_rows(

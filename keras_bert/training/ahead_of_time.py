@@ -118,7 +118,8 @@ def compile_step(model: keras.Model, data: Any, target: Target) -> CompiledStep:
 
     Args:
         model: A compiled model, on the JAX backend.
-        data: A batch of arrays, `(inputs, labels, weights)`, with `token_ids` among the inputs; only shapes matter.
+        data: A batch of arrays, `(inputs, labels, weights)` or, for a step that masks, the inputs alone, with
+            `token_ids` among them; only shapes matter.
         target: The chips.
 
     Example:
@@ -130,7 +131,7 @@ def compile_step(model: keras.Model, data: Any, target: Target) -> CompiledStep:
 
     import jax
 
-    rows, width = data[0]["token_ids"].shape
+    rows, width = (data if isinstance(data, dict) else data[0])["token_ids"].shape
     if rows % target.count:
         raise ValueError(f"A batch of {rows} rows does not divide among {target.count} chips; use a multiple.")
     traced = trace_step(model, data, sharding=target_shardings(target))

@@ -135,12 +135,12 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("out", type=Path)
     parser.add_argument("--devices", type=int, default=1)
-    parser.add_argument("--fit", nargs="+")
+    parser.add_argument("--fit", nargs="*", help="these alone; without a name none")
     parser.add_argument("--ask", action="store_true")
     arguments = parser.parse_args()
     every = sorted(path.name for path in CORPUS.iterdir() if path.is_dir())
     every = [name for name in every if name not in ("classification_wide", "classification_quantized")]
-    names = arguments.fit or every
+    names = every if arguments.fit is None else arguments.fit
     scope = contextlib.nullcontext()
     if arguments.devices > 1:
         devices = keras_bert.choose_devices("data_parallel" if keras.backend.backend() == "jax" else "mirrored")

@@ -15,7 +15,8 @@ import tensorflow as tf
 from mirrored_checks import ROW_TARGETS, ROW_WEIGHTS, TOKEN_WEIGHTS, TOKENS, difference, weighted_losses, weighted_model
 from tiny_models import TINY
 
-from keras_bert.pretraining.model import MAX_EXAMPLES, TokenCountingModel, losses_and_metrics, pretraining_model
+from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
+from keras_bert.pretraining.rows.layout import MAX_EXAMPLES
 from keras_bert.training.devices import choose_devices
 
 

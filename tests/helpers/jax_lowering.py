@@ -22,7 +22,7 @@ def traced_step(**changes):
     """The step of a plan, and its model."""
     plan = PretrainingPlan(steps=500, batch_size=ROWS, max_predictions=MASKED, **changes)
     model = plan_model(TINY, plan, LENGTH)
-    return trace_step(model, plan_batch(plan, LENGTH))
+    return trace_step(model, plan_batch(plan, TINY.vocabulary_size, LENGTH))
 
 
 def expected_flops():

@@ -22,6 +22,10 @@ def without_traces(found):
     return {name: value for name, value in found.items() if name != "traces"}
 
 
+def test_every_task_answers_as_on_tensorflow(tmp_path):
+    assert run(tmp_path / "jax.json", "--ask", "--fit") == {"wrong answers": {}}
+
+
 @pytest.mark.slow
 def test_tasks_answer_as_on_tensorflow_and_two_devices_train_as_one(tmp_path):
     """Rows that are shared, with one label for each text and with pairs of texts."""

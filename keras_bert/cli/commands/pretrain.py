@@ -244,18 +244,23 @@ def _student_tokenizer_and_config(arguments: argparse.Namespace, longest: int) -
 
 def _phase(arguments: argparse.Namespace, tokenizer: "BertTokenizer", length: int, plan: "PretrainingPlan") -> "Phase":
     """The examples of one length, made where they are not there yet."""
-    from keras_bert.pretraining.corpus.writing import write_examples
+    from keras_bert.pretraining.corpus.writing import layout_there, write_examples
     from keras_bert.pretraining.plan import Phase
 
     settings = {"sequence_length": length, "seed": arguments.seed, "progress": not arguments.json}
     if arguments.teacher is not None and not arguments.teacher_losses.get("mlm"):
         settings["pairs"] = "single"  # a pair is for the next sentence, which nobody learns here
-    examples = arguments.output / f"examples-{length}"
-    write_examples(arguments.files, examples, tokenizer, **settings)
-    validation = None
+
+    def write(files: Any, directory: Path) -> Path:
+        # Teachers and services read examples, and so do runs that an earlier version began.
+        rows = arguments.teacher is None and arguments.service is None and layout_there(directory) != "examples"
+        layout = ("packed" if plan.packed else "padded") if rows else "examples"
+        write_examples(files, directory, tokenizer, layout=layout, **settings)
+        return directory
+
+    examples, validation = write(arguments.files, arguments.output / f"examples-{length}"), None
     if arguments.validation:
-        validation = arguments.output / f"validation-{length}"
-        write_examples(arguments.validation, validation, tokenizer, **settings)
+        validation = write(arguments.validation, arguments.output / f"validation-{length}")
     return Phase(examples=examples, plan=plan, validation=validation)
 
 

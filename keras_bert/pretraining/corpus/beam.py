@@ -35,6 +35,7 @@ from keras_bert.pretraining.corpus.pairs import KINDS
 from keras_bert.pretraining.corpus.shards import join
 from keras_bert.pretraining.corpus.units import Unit, group_files, read_units
 from keras_bert.pretraining.corpus.writing import as_tokenizer, warn_of_losses
+from keras_bert.pretraining.rows.layout import LAYOUTS
 
 
 def write_examples_with_beam(
@@ -115,6 +116,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.add_argument(f"--{name}", type=int, default=getattr(Settings, name))
     parser.add_argument("--short_sequence_rate", type=float, default=Settings.short_sequence_rate)
     parser.add_argument("--text_field", default=Settings.text_field)
+    parser.add_argument("--layout", choices=LAYOUTS, default=Settings.layout)
     known, rest = parser.parse_known_args(arguments)
     values = vars(known)
     from keras_bert.text.tokenizer import BertTokenizer

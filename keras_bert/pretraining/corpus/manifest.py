@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from keras_bert.pretraining.corpus.documents import CorpusError, file_size
 from keras_bert.pretraining.corpus.pairs import KINDS
 from keras_bert.pretraining.corpus.shards import Shard, join, write_json
+from keras_bert.pretraining.rows.layout import LAYOUTS
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
@@ -35,8 +36,11 @@ class Settings:
     seed: int = 0
     shard_bytes: int = 1 << 23
     text_field: str = "text"
+    layout: str = "examples"
 
     def __post_init__(self) -> None:
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout={self.layout!r}; pass one of {', '.join(map(repr, LAYOUTS))}.")
         if self.pairs not in KINDS:
             raise ValueError(f"pairs={self.pairs!r}; pass one of {', '.join(map(repr, KINDS))}.")
         if self.sequence_length < _LEAST_LENGTH:
@@ -86,13 +90,15 @@ class Manifest:
 
 def describe(tokenizer: "BertTokenizer", settings: Settings, paths: list[str]) -> dict[str, Any]:
     """Describe a run as a value for JSON: two runs with the same description write the same bytes."""
-    config = tokenizer.get_config()
+    config, values = tokenizer.get_config(), dataclasses.asdict(settings)
+    if values["layout"] == Settings.layout:  # which earlier versions did not name
+        del values["layout"]
     return {
         "format": _FORMAT,
         "vocabulary_sha256": hash_vocabulary(config["vocabulary"]),
         "vocabulary_size": len(config.pop("vocabulary")),
         "tokenizer": config,
-        "settings": dataclasses.asdict(settings),
+        "settings": values,
         "files": [[path, file_size(path)] for path in paths],
     }
 
@@ -110,10 +116,12 @@ def find_differences(there: dict[str, Any], wanted: dict[str, Any]) -> list[str]
     """List the differences between two descriptions."""
     flat_there = {**there, **there.get("settings", {}), **there.get("tokenizer", {})}
     flat_wanted = {**wanted, **wanted["settings"], **wanted["tokenizer"]}
-    names = [name for name in flat_wanted if name not in ("settings", "tokenizer")]
+    names = [name for name in {**flat_there, **flat_wanted} if name in flat_wanted or name == "layout"]
+    names = [name for name in names if name not in ("settings", "tokenizer")]
     found = []
     for name in names:
-        old, new = flat_there.get(name), flat_wanted[name]
+        default = Settings.layout if name == "layout" else None
+        old, new = flat_there.get(name, default), flat_wanted.get(name, default)
         if old != new:
             found.append(f"{name}: {_shorten(old)} there, {_shorten(new)} asked for")
     return found

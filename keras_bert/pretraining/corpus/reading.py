@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_bert.pretraining.corpus.documents import CorpusError
-from keras_bert.pretraining.corpus.manifest import Manifest, hash_vocabulary, load_manifest
+from keras_bert.pretraining.corpus.manifest import Manifest, Settings, hash_vocabulary, load_manifest
 from keras_bert.pretraining.corpus.shards import hash_file, join
 
 _FEATURES = {
@@ -120,7 +120,8 @@ def check_shards(
 
     Args:
         directory, tokenizer, verify: As for `read_examples`.
-        expected: Values that settings of the manifest must have; `None` accepts any.
+        expected: Values that settings of the manifest must have; `None` accepts any. Without a layout it is
+            `"examples"`.
 
     Example:
         ```python
@@ -129,7 +130,13 @@ def check_shards(
     """
     directory = os.fspath(directory)
     manifest = load_manifest(directory)
-    _check_expectations(directory, manifest, tokenizer, expected or {})
+    expected = {"layout": Settings.layout, **(expected or {})}
+    if manifest.settings.layout != expected["layout"]:
+        raise CorpusError(
+            f"{directory} has layout={manifest.settings.layout!r}, rows for pretrain alone, expected "
+            f"{expected['layout']!r}; write the examples again, with layout={expected['layout']!r}."
+        )
+    _check_expectations(directory, manifest, tokenizer, expected)
     return _check_shards(directory, manifest, verify)
 
 

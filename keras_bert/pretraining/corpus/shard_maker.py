@@ -15,8 +15,9 @@ from keras_bert.pretraining.corpus.documents import CorpusError
 from keras_bert.pretraining.corpus.manifest import BAD_LINES_NAMED, Settings
 from keras_bert.pretraining.corpus.pairs import SPECIAL_TOKENS, Documents, cut_long_sentences, make_pairs
 from keras_bert.pretraining.corpus.sentences import split_sentences
-from keras_bert.pretraining.corpus.shards import encode_examples, write_shard
+from keras_bert.pretraining.corpus.shards import Shard, encode_examples, write_rows, write_shard
 from keras_bert.pretraining.corpus.units import Unit, decode_documents
+from keras_bert.pretraining.rows.layout import make_rows, row_dtype
 
 if TYPE_CHECKING:
     from keras_bert.text.tokenizer import BertTokenizer
@@ -41,11 +42,18 @@ class ShardMaker:
     tokenize: Tokenize
     cls_id: int
     sep_id: int
+    row_type: np.dtype[Any] | None = None  # of rows of one width, where the layout has them
+    pad_id: int = 0
 
     @classmethod
     def build(cls, tokenizer: "BertTokenizer", settings: Settings, directory: str) -> "ShardMaker":
         """Make one for a `BertTokenizer`, which tokenizes in batches on the CPU."""
-        return cls(settings, directory, _batch_tokenizer(tokenizer), tokenizer.cls_id, tokenizer.sep_id)
+        row_type = None
+        if settings.layout != Settings.layout:
+            sizes = {"sequence_length": settings.sequence_length, "vocabulary_size": tokenizer.vocabulary_size}
+            row_type = row_dtype(settings.layout, **sizes)
+        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+        return cls(settings, directory, _batch_tokenizer(tokenizer), row_type=row_type, **ids)
 
     def make(self, unit: Unit) -> dict[str, Any]:
         """Write the shard of a unit; return a report about it, as a value for JSON."""
@@ -55,8 +63,7 @@ class ShardMaker:
             lent, _ = decode_documents(unit.neighbours, self.settings.text_field)
         ids, documents, counts = self._tokenize_documents(texts, lent)
         rows = self._make_rows(documents, unit)
-        records = encode_examples(ids, rows, cls_id=self.cls_id, sep_id=self.sep_id)
-        shard = write_shard(self.directory, unit.name, records)
+        shard = self._write(unit, ids, rows)
         text_tokens = int((rows[:, 1] - rows[:, 0] + rows[:, 3] - rows[:, 2]).sum())
         is_split = bool(unit.blocks[0].continues)
         counts = {
@@ -72,6 +79,16 @@ class ShardMaker:
         }
         report = {"shard": dataclasses.asdict(shard), "counts": counts, "bad_lines": bad_lines[:BAD_LINES_NAMED]}
         return report | {"checksum": unit.checksum}
+
+    def _write(self, unit: Unit, ids: np.ndarray, pairs: np.ndarray) -> Shard:
+        if self.row_type is None:
+            records = encode_examples(ids, pairs, cls_id=self.cls_id, sep_id=self.sep_id)
+            return write_shard(self.directory, unit.name, records)
+        rows = make_rows(ids, pairs, self.row_type, special=(self.cls_id, self.sep_id, self.pad_id))
+        # Full rows come first in a window.
+        order = list(range(len(rows)))
+        random.Random(f"{self.settings.seed}/{unit.name}/rows").shuffle(order)
+        return write_rows(self.directory, unit.name, rows[order], len(pairs))
 
     def _tokenize_documents(self, texts: list[str], lent: list[str]) -> tuple[np.ndarray, Documents, dict[str, int]]:
         """Tokenize texts; return their ids, where sentences and documents begin, and counts for the report."""

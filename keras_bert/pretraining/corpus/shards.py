@@ -1,4 +1,4 @@
-"""Writes examples as `tf.train.Example`s into a TFRecord file, which is either complete or absent.
+"""Writes examples into a file, as `tf.train.Example`s or as rows of one width; it is either complete or absent.
 
 Takes ranges of tokens. An example has `token_ids` (with `[CLS]` and `[SEP]`, unpadded), `first_length` (the number of
 tokens in segment 0) and `next_sentence_label`. Records are built from bytes: all ids are encoded at once, and a segment
@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -96,20 +96,44 @@ def write_shard(directory: str, name: str, records: Iterable[bytes]) -> Shard:
     """Write records to `<directory>/<name>.tfrecord`; the file appears under that name when it is complete."""
     import tensorflow as tf
 
-    final = join(directory, f"{name}.tfrecord")
-    partial = f"{final}.{os.getpid()}.partial"
     count = 0
-    try:
+
+    def write(partial: str) -> None:
+        nonlocal count
         with tf.io.TFRecordWriter(partial) as writer:
             for record in records:
                 writer.write(record)
                 count += 1
+
+    file, size, digest = _write_whole(join(directory, f"{name}.tfrecord"), write)
+    return Shard(file, size, count, digest)
+
+
+def write_rows(directory: str, name: str, rows: np.ndarray, examples: int) -> Shard:
+    """Write the records of rows to `<directory>/<name>.rows`; the file appears under that name when it is complete."""
+    import tensorflow as tf
+
+    def write(partial: str) -> None:
+        with tf.io.gfile.GFile(partial, "wb") as file:
+            file.write(rows.tobytes())
+
+    file, size, digest = _write_whole(join(directory, f"{name}.rows"), write)
+    return Shard(file, size, examples, digest)
+
+
+def _write_whole(final: str, write: Callable[[str], None]) -> tuple[str, int, str]:
+    """Write a file under another name, and rename it; return its name, size and sha256."""
+    import tensorflow as tf
+
+    partial = f"{final}.{os.getpid()}.partial"
+    try:
+        write(partial)
         digest, size = _publish(partial, final)
     except (OSError, tf.errors.OpError) as error:
         with contextlib.suppress(OSError, tf.errors.OpError):
             tf.io.gfile.remove(partial)
         raise cannot_write(final, error) from error
-    return Shard(os.path.basename(final), size, count, digest)
+    return os.path.basename(final), size, digest
 
 
 def _publish(partial: str, final: str) -> tuple[str, int]:

@@ -55,6 +55,7 @@ def write_examples(
     shard_bytes: int = 1 << 23,
     workers: int | None = None,
     progress: bool = True,
+    layout: str = "examples",
 ) -> Manifest:
     """Turn text files into shards of pretraining examples.
 
@@ -77,6 +78,9 @@ def write_examples(
         shard_bytes: The bytes of text in a shard.
         workers: The number of processes; `None` uses all cores, 1 works in this process.
         progress: Whether to show a progress bar.
+        layout: `"examples"`, which `read_examples` reads, or rows of one width for `pretrain`, which need no parsing
+            and are masked by the devices: `"padded"`, an example a row, or `"packed"`, as many as fit, for plans with
+            `packed=True`.
 
     Returns:
         The `Manifest`, which is also written as `manifest.json`.
@@ -87,7 +91,7 @@ def write_examples(
         dataset = read_examples("examples", batch_size=32)
         ```
     """
-    settings = Settings(sequence_length, short_sequence_rate, pairs, duplicates, seed, shard_bytes, text_field)
+    settings = Settings(sequence_length, short_sequence_rate, pairs, duplicates, seed, shard_bytes, text_field, layout)
     workers = _count_cores() if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers={workers}; pass 1 or more, or None for all cores.")
@@ -140,6 +144,15 @@ def _count_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def layout_there(directory: str | os.PathLike[str]) -> str | None:
+    """Return the layout that a directory was begun with; `None` if it was not begun."""
+    directory = os.fspath(directory)
+    for path in (FILE, os.path.join(_PROGRESS, "description.json")):
+        if (there := read_json(os.path.join(directory, path))) is not None:
+            return str(there.get("settings", {}).get("layout", Settings.layout))
+    return None
+
+
 # === The directory ===
 
 
@@ -177,7 +190,7 @@ def _begin(directory: str, description: dict[str, Any]) -> None:
     names = os.listdir(directory)
     if there is not None:
         _require_same(directory, there, description)
-    elif FILE not in names and (strangers := [name for name in names if name.endswith(".tfrecord")]):
+    elif FILE not in names and (strangers := [name for name in names if name.endswith((".tfrecord", ".rows"))]):
         raise CorpusError(
             f"{directory} holds {len(strangers)} shards of unknown origin, such as {strangers[0]}; expected an empty "
             "directory: pass another one, or delete them."
