@@ -107,6 +107,11 @@ class BertEmbeddings(keras.layers.Layer):
             return ops.zeros((self.config.table_dim,), self.compute_dtype)
         if self.config.num_segments == 1:  # packing numbers a pair's second text 1, whatever the model
             return ops.cast(self.segment.embeddings[0], self.compute_dtype)
+        if self.config.num_segments == 2 and keras.backend.backend() == "jax":
+            # The gradient of a choice is two sums; that of a lookup adds rows that collide, one after the other.
+            second = ops.expand_dims(segment_ids, -1) > 0
+            chosen = ops.where(second, self.segment.embeddings[1], self.segment.embeddings[0])
+            return ops.cast(chosen, self.compute_dtype)
         return self.segment(segment_ids)
 
     def position_rows(self) -> Any:

@@ -15,8 +15,10 @@ import tensorflow as tf
 from mirrored_checks import ROW_TARGETS, ROW_WEIGHTS, TOKEN_WEIGHTS, TOKENS, difference, weighted_losses, weighted_model
 from tiny_models import TINY
 
+from keras_bert.pretraining.masking import UNITS, Masking
 from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
 from keras_bert.pretraining.rows.layout import MAX_EXAMPLES
+from keras_bert.pretraining.rows.masking import mask_rows, with_keys
 from keras_bert.training.devices import choose_devices
 
 
@@ -84,12 +86,31 @@ def added_rows(jaxpr):
                     yield from added_rows(inner)
 
 
+# === Masks inside the step ===
+
+
+def unequal_masks():
+    """Which arrays of masked rows are other inside a program than in NumPy."""
+    numbers = np.random.default_rng(2)
+    ids = numbers.integers(0, 60, (24, 40)).astype("int32")
+    batch = {"token_ids": ids, "padding_mask": (np.arange(40) < numbers.integers(5, 41, (24, 1))).astype("int32")}
+    batch = with_keys(batch, seed=3, step=7, rate=0.2)
+    unequal = []
+    for unit in UNITS:
+        masking = Masking(4, (0, 1, 2, 3, 4), numbers.random(60) < 0.3, max_predictions=9, unit=unit)
+        host, inside = mask_rows(batch, masking), jax.jit(lambda rows, m=masking: mask_rows(rows, m))(batch)
+        unequal += [(unit, name) for name, value in host.items() if not np.array_equal(value, inside[name])]
+        assert host["masked_weights"].sum() > 40
+    return unequal
+
+
 def main():
     one, two = choose_devices("one"), choose_devices("data_parallel")
     whole = train_weighted(one)
     tables = [[TINY.vocabulary_size, TINY.hidden_dim], [TINY.num_segments, TINY.hidden_dim]]
     tables.append([TINY.max_sequence_length, TINY.hidden_dim])
     result = {
+        "unequal masks": unequal_masks(),
         "accumulation": difference(train_weighted(one, accumulate=4), whole),
         "devices": difference(train_weighted(two), whole),
         "accumulation on devices": difference(train_weighted(two, accumulate=2), whole),

@@ -26,3 +26,8 @@ def test_rows_of_tables_are_summed_in_full_precision(checks):
     for shapes in checks["half sums"]:
         assert shapes and not [shape for shape in shapes if shape in checks["tables"]]
     assert [shape for shape in checks["sums in bfloat16 alone"] if shape in checks["tables"]], "the check sees nothing"
+
+
+@pytest.mark.slow
+def test_a_program_masks_rows_as_the_host_does(checks):
+    assert checks["unequal masks"] == []
