@@ -237,10 +237,9 @@ class TokenCountingModel(TrainingModel):
         self._masked = masked
 
     def train_step(self, *arguments: Any) -> Any:
-        *state, data = arguments
-        if self._masked is not None:
-            data = self._masked(data)
-        return super().train_step(*state, data)
+        *state, data = arguments  # JAX brings the state along
+        step: Any = super().train_step
+        return step(*state, data if self._masked is None else self._masked(data))
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """Do what `keras.Model.compute_metrics` does, and count tokens."""

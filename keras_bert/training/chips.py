@@ -45,8 +45,14 @@ class Target:
         return f"{self.count} × {self.chip.title}" + (f" ({self.topology})" if self.topology else "")
 
 
-# What a process that compiles needs before it imports JAX: it looks for no TPU, and computes on the CPU.
-ENVIRONMENT = {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1"}
+# What a process that compiles needs before it imports JAX: it looks for no TPU, computes on the CPU, and may share the
+# compiler with another process, because it holds no TPU.
+ENVIRONMENT = {
+    "KERAS_BACKEND": "jax",
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
 _GIB = 2**30
 
 
