@@ -11,11 +11,9 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
-from record import provenance
+from record import add_output, write_run
 
-RESULTS = Path(__file__).parent / "results" / "accelerators.json"
 SIZES = ("tiny", "mini", "small", "medium", "minilm", "base", "large")
 CHIPS = ("v5e:2x2", "v6e:2x2", "a100", "h100", "t4")
 VOCABULARY = 30_522
@@ -38,17 +36,27 @@ def compile_one(size: str, chips: str, length: int, rows: int) -> dict:
     return found
 
 
-def row_of(name: str, found: dict) -> str:
+def row_of(name: str, found: dict) -> dict:
     """A row of the table."""
     if "error" in found:
-        return f"| {name} | {found['error'][:80]} |"
-    seconds, fastest = found["seconds"], found["fastest"]
-    time = f"{seconds * 1e3:.1f} ms, {fastest / seconds:.0%}" if seconds else f"≥ {fastest * 1e3:.1f} ms"
-    attention = "" if found["attention"] is None else f"{found['attention']:.0%}"
-    memory = f"{found['memory'] / 2**30:.2f}" + ("" if found["fits"] else " (does not fit)")
-    return (
-        f"| {name} | {memory} | {found['matmul_flops'] / 1e12:.2f} | {time} | {attention} | {found['largest_batch']} |"
-    )
+        return {"step": name, "error": found["error"]}
+    seconds, fastest, attention = found["seconds"], found["fastest"], found["attention"]
+    row = {
+        "step": name,
+        "GiB a chip": found["memory"] / 2**30,
+        "fits": "yes" if found["fits"] else "no",
+        "TFLOP of products": found["matmul_flops"] / 1e12,
+        "ms at the peak": fastest * 1e3,
+        "largest batch": found["largest_batch"],
+    }
+    if seconds is None:
+        return row
+    return {
+        **row,
+        "ms, estimated": seconds * 1e3,
+        "of the peak, %": 100 * fastest / seconds,
+        "attention, %": 100 * attention,
+    }
 
 
 def main() -> None:
@@ -57,10 +65,10 @@ def main() -> None:
     parser.add_argument("--chips", nargs="+", default=CHIPS)
     parser.add_argument("--lengths", nargs="+", type=int, default=(128, 512))
     parser.add_argument("--tokens", type=int, default=64 * 128, help="places of a batch for each chip")
+    add_output(parser, "accelerators")
     args = parser.parse_args()
-    found = json.loads(RESULTS.read_text())["steps"] if RESULTS.exists() else {}
-    print("| step | GiB a chip | TFLOP of products | time, share of peak | attention | largest batch |")
-    print("|---|---|---|---|---|---|")
+    known = json.loads(args.output.read_text())["runs"][0]["results"] if args.output.exists() else []
+    found = {row["step"]: row for row in known}
     for size in args.sizes:
         for length in args.lengths:
             for chips in args.chips:
@@ -68,10 +76,9 @@ def main() -> None:
                 rows = args.tokens // length * count
                 name = f"{size} {rows} × {length}, {chips}"
                 if name not in found or "error" in found[name]:
-                    found[name] = compile_one(size, chips, length, rows)
-                    about = provenance("jax", "jaxlib", "keras", "libtpu")
-                    RESULTS.write_text(json.dumps({**about, "steps": found}, indent=1) + "\n")
-                print(row_of(name, found[name]), flush=True)
+                    found[name] = row_of(name, compile_one(size, chips, length, rows))
+                    write_run(args.output, list(found.values()), packages=("jax", "jaxlib", "keras", "libtpu"))
+                print(json.dumps(found[name]), flush=True)
 
 
 if __name__ == "__main__":

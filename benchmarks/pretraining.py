@@ -17,6 +17,7 @@ vocabulary; the row "masked positions alone" is transformers with that waste tak
 
 `--input` counts the rows that leave the input for each second of processor time, in all threads together, for examples
 that are parsed, packed and masked here and for rows that were packed when they were written and are masked by the step.
+It writes pretraining_input.json.
 """
 
 import argparse
@@ -333,7 +334,7 @@ def main():
             with gzip.open(arguments.data / "enwiki.txt.gz", "rt", encoding="utf-8") as file:
                 (folder / "text.txt").write_text(file.read(int(arguments.megabytes * 1e6)), encoding="utf-8")
             rows = input_table(folder / "text.txt", folder, tokenizer, arguments.rounds)
-            write_run(arguments.output, rows, packages=("tensorflow", "numpy"), part="input")
+            write_run(arguments.output.with_name("pretraining_input.json"), rows, packages=("tensorflow", "numpy"))
             return
         made = make_examples(arguments.data, folder, tokenizer, arguments.megabytes)
         directories = {name: path for name, path in made.items() if arguments.examples in (None, name)}

@@ -29,6 +29,7 @@ from keras_bert.model.neighbour_heads import NeighbourHeads, initial_heads, look
 from keras_bert.model.pooling import mean_of_tokens
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
+_LONG, _HEADS_AT_ONCE = 256, 3  # on JAX: tokens of a row from which on few heads attend at a time
 
 # === Layers ===
 
@@ -69,10 +70,25 @@ class SelfAttention(keras.layers.Layer):
     def _attend_in_place(self, x: Any, bias: Any, training: bool | None) -> tuple[Any, Any]:
         """Attend without moving heads to the front: compilers for accelerators lay them out for each product."""
         query, key, value = (self._heads(layer(x)) for layer in (self.query, self.key, self.value))  # [B, T, N, D]
-        scores = ops.einsum("btnd,bsnd->bnts", query * self.config.head_dim**-0.5, key)
-        probabilities = ops.softmax(scores + bias)  # [B, N, T, T]
-        attended = ops.einsum("bnts,bsnd->btnd", self.dropout(probabilities, training=training), value)
+        query, together, parts = query * self.config.head_dim**-0.5, self._heads_at_once(x.shape[1]), []
+        for first in range(0, self.config.num_heads, together):
+            here = slice(first, first + together)
+            scores = ops.einsum("btnd,bsnd->bnts", query[:, :, here], key[:, :, here])
+            probabilities = ops.softmax(scores + bias)  # [B, N, T, T]
+            dropped = self.dropout(probabilities, training=training)
+            parts.append((ops.einsum("bnts,bsnd->btnd", dropped, value[:, :, here]), probabilities))
+        attended, probabilities = (
+            heads[0] if len(parts) == 1 else ops.concatenate(heads, axis=axis)
+            for heads, axis in zip(zip(*parts, strict=True), (2, 1), strict=True)
+        )
         return self.output_dense(ops.reshape(attended, (*_leading(x), self.config.heads_dim))), probabilities
+
+    def _heads_at_once(self, length: int | None) -> int:
+        """The heads to attend with together: few in long rows, so that their scores stay in a chip's fast memory."""
+        heads = self.config.num_heads
+        if length is None or length < _LONG:
+            return heads
+        return max(count for count in range(1, _HEADS_AT_ONCE + 1) if heads % count == 0)
 
     def project(self, x: Any) -> tuple[Any, Any, Any]:
         """Return queries `[B, N, T, D]`, keys `[B, N, D, T]` and values `[B, N, T, D]`, ready to multiply."""

@@ -37,6 +37,19 @@ def test_encoder_equals_the_reference(changes):
     np.testing.assert_allclose(numpy(outputs["pooled_output"]), pooled, atol=1e-5)
 
 
+@pytest.mark.parametrize("together", [1, 2, 3])
+def test_long_rows_equal_the_reference(together, monkeypatch):
+    """On JAX few heads attend at a time where rows are long."""
+    monkeypatch.setattr("keras_bert.model.encoder._LONG", 8)
+    monkeypatch.setattr("keras_bert.model.encoder._HEADS_AT_ONCE", together)
+    config = CONFIG.replace(num_heads=6, attention_dim=12)
+    encoder = bert_encoder(config, return_attentions=True)
+    expected, _ = reference_forward(randomize(encoder), config, batch())
+    outputs = encoder(batch())
+    np.testing.assert_allclose(numpy(outputs["sequence_output"]), expected[-1], atol=1e-5)
+    assert {tuple(probabilities.shape) for probabilities in outputs["attentions"]} == {(3, 6, 8, 8)}
+
+
 def test_padding_changes_nothing():
     encoder = bert_encoder(CONFIG, seed=1)
     randomize(encoder)
