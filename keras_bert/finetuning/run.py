@@ -4,6 +4,7 @@ Takes a function that builds the model (each seed starts from a new one), a func
 epoch, and one that measures. Gives the trained model and a report.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -30,7 +31,7 @@ from keras_bert.system.atomic_files import write_whole
 from keras_bert.system.directory_claim import claims_its_directory
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.training.device_sets import warn_of_unused_accelerator
-from keras_bert.training.resume import SaveState, restore_state
+from keras_bert.training.resume import SaveState, restore_state, saved_when_terminated, steps_of_epoch
 from keras_bert.training.training_model import TrainingModel
 
 # XLA takes some seconds to compile a step, which only pays off after many steps. JAX is too slow without it.
@@ -184,7 +185,8 @@ class _Trial:
         try:
             if not done:  # the heads of a restored state are already trained
                 self._fit_heads(verbose)
-            self._fit(done, callbacks, verbose)
+            while not self._has_ended(done):
+                done = self._fit(done, callbacks, verbose, place)
         except KeyboardInterrupt:
             interrupted = True
         score = self.keeper.finish(self.model)
@@ -218,18 +220,27 @@ class _Trial:
             batches = self.batches(self.seed, 0, epochs)
             train_heads(self.model, batches, steps=steps, loss=self.loss, verbose=verbose)
 
-    def _fit(self, done: int, callbacks: list[keras.callbacks.Callback], verbose: int) -> None:
-        if done >= self.steps or self.keeper.out_of_patience:  # killed after the last step, before the result
-            return
-        self.model.fit(
-            self._stream(done),
-            steps_per_epoch=self.every,
-            initial_epoch=done // self.every,
-            epochs=-(-self.steps // self.every),
-            shuffle=False,
-            verbose=verbose,
-            callbacks=[*callbacks, *self.callbacks],
-        )
+    def _has_ended(self, done: int) -> bool:
+        # Without patience also where it was killed after the last step, before the result.
+        return done >= self.steps or self.keeper.out_of_patience or getattr(self.model, "stop_training", False)
+
+    def _fit(self, done: int, callbacks: list[keras.callbacks.Callback], verbose: int, place: Path | None) -> int:
+        """Train to the end, or after a stop within an epoch to the end of that; give the step there."""
+        steps, end = steps_of_epoch(done, self.every, -(-self.steps // self.every) * self.every)
+        with contextlib.ExitStack() as stack:
+            if place is not None:
+                saved = saved_when_terminated(place, start=done, steps_per_epoch=self.every, keep=1)
+                callbacks = [*callbacks, stack.enter_context(saved)]
+            self.model.fit(
+                self._stream(done),
+                steps_per_epoch=steps,
+                initial_epoch=done // self.every,
+                epochs=end // self.every,
+                shuffle=False,
+                verbose=verbose,
+                callbacks=[*callbacks, *self.callbacks],
+            )
+        return end
 
     def _stream(self, done: int) -> tf.data.Dataset:
         """Return the batches after a step; the order of an epoch depends only on seed and epoch."""

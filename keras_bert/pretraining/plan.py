@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from keras_bert.model.config import BertConfig
 from keras_bert.model.neighbour_heads import NeighbourHeads, initial_heads
 
+_STEPS_PER_EXECUTION = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingPlan:
@@ -121,6 +123,24 @@ class PretrainingPlan:
                     f"{few}; grow by whole copies, such as 2, 4, 8."
                 )
         return stages
+
+    @property
+    def steps_at_once(self) -> int:
+        """How many steps run in one execution: Keras rounds an epoch up to whole ones, so they must divide it."""
+        return next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if self.save_every % count == 0)
+
+    def check_state(self, step: int, directory: str | os.PathLike[str]) -> None:
+        """Raise an error if this plan cannot go on from a saved state.
+
+        Args:
+            step: The step of the state, which may stand within an epoch.
+            directory: The run's directory, for the message.
+        """
+        if step % self.steps_at_once:
+            raise ValueError(
+                f"{directory} has the state of step {step}, but with save_every={self.save_every} "
+                f"{self.steps_at_once} steps run at once; go on with the save_every that the run began with."
+            )
 
     def for_config(self, config: BertConfig) -> "PretrainingPlan":
         """The plan with a number for its learning rate."""

@@ -32,7 +32,8 @@ class RecordHistory(keras.callbacks.Callback):
     """Writes the numbers of every epoch to `history.jsonl`, and to `logs/` for TensorBoard.
 
     Besides losses and metrics these are `learning_rate`, `tokens` (read in the epoch, without padding), `seconds` (of
-    training) and `tokens_per_second` (without the compilation of the first step).
+    training) and `tokens_per_second` (without the compilation of the first step). Where a run was stopped within an
+    epoch, losses and tokens are those of the rest of it.
 
     Args:
         directory: The run's directory.
@@ -65,11 +66,12 @@ class RecordHistory(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.began = self.counted_from = self.ended = time.monotonic()
         self.counted_share = 1.0  # of the epoch's steps: those after the compilation
+        self.steps = (epoch + 1) * self.steps_per_epoch - max(self.start, epoch * self.steps_per_epoch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.ended = time.monotonic()
-        if not self.compiled and batch + 1 < self.steps_per_epoch:
-            self.counted_from, self.counted_share = self.ended, 1 - (batch + 1) / self.steps_per_epoch
+        if not self.compiled and batch + 1 < self.steps:
+            self.counted_from, self.counted_share = self.ended, 1 - (batch + 1) / self.steps
         self.compiled = True
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
@@ -221,16 +223,23 @@ class StopOnNaN(keras.callbacks.Callback):
         directory: The run's directory.
         batches_from: Takes a step, gives the batches from there on, as `training_batches` does.
         steps_per_epoch: As for `fit`.
+        start: The step at which training continues.
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], batches_from: Callable[[int], tf.data.Dataset], *, steps_per_epoch: int
+        self,
+        directory: str | os.PathLike[str],
+        batches_from: Callable[[int], tf.data.Dataset],
+        *,
+        steps_per_epoch: int,
+        start: int = 0,
     ) -> None:
         super().__init__()
         self.directory, self.batches_from, self.steps_per_epoch = Path(directory), batches_from, steps_per_epoch
+        self.start = start
 
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        self.before = self.good = epoch * self.steps_per_epoch
+        self.before = self.good = max(self.start, epoch * self.steps_per_epoch)
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         step, loss = self.before + batch + 1, (logs or {})["loss"]

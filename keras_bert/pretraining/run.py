@@ -53,9 +53,14 @@ from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
 from keras_bert.training.optimizers import bert_optimizer
-from keras_bert.training.resume import SaveState, newest_step, require_writable, restore_state
-
-_STEPS_PER_EXECUTION = 8
+from keras_bert.training.resume import (
+    SaveState,
+    newest_step,
+    require_writable,
+    restore_state,
+    saved_when_terminated,
+    steps_of_epoch,
+)
 
 # === Runs ===
 
@@ -184,7 +189,7 @@ def _run(
     if source is not None and plan.growth:
         raise ValueError("growth is for models that start from nothing; leave it out, or start_from.")
     done = newest_step(output / "state")
-    _check_place(done, plan, output)
+    plan.check_state(done, output)
     with claimed(output) if devices.is_chief else contextlib.nullcontext():
         if devices.is_chief:
             write_plan(output, _describe(phase, config, devices, start_from))
@@ -224,9 +229,8 @@ def _train(
             if source is not None:
                 _start_from(source, model)
             restore_state(model, output / "state")
-        if done < end:
-            _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices)
-            done = end
+        while done < end:
+            done = _fit(model, phase, output, config, tokenizer, devices, done, end, verbose, notices)
     return model
 
 
@@ -241,34 +245,39 @@ def _fit(
     end: int,
     verbose: int | str,
     notices: Sequence[keras.callbacks.Callback],
-) -> None:
+) -> int:
+    """Train to the end, or after a stop within an epoch to the end of that; gives the step there."""
     plan = phase.plan
     batches_from = functools.partial(training_batches, phase.examples, config, tokenizer, plan, devices=devices)
     batches = batches_from(done, masked=not masks_on_devices(phase.examples))
     shard = "none" if plan.service else "data"  # a service has shared the examples out already
-    epoch = {"steps_per_epoch": plan.save_every}
-    callbacks = [StopOnNaN(output, batches_from, **epoch)]
+    steps, end = steps_of_epoch(done, plan.save_every, end)
+    place = {"start": done, "steps_per_epoch": plan.save_every}
+    callbacks = [StopOnNaN(output, batches_from, **place)]
     if devices.is_chief:
-        callbacks += [RecordHistory(output, start=done, **epoch), SaveState(output / "state", **epoch), *notices]
+        saving = SaveState(output / "state", steps_per_epoch=plan.save_every)
+        callbacks += [RecordHistory(output, **place), saving, *notices]
     checks = None
     if phase.validation is not None:
         checks = validation_batches(phase.validation, config, tokenizer, plan, replicas=devices.num_replicas)
         checks = devices.distribute(checks)
     try:
-        model.fit(
-            devices.distribute(batches, batch_size=plan.batch_size, shard=shard),
-            initial_epoch=done // plan.save_every,
-            epochs=end // plan.save_every,
-            validation_data=checks,
-            shuffle=False,
-            verbose=fit_verbosity(verbose),
-            callbacks=callbacks,
-            **epoch,
-        )
+        with saved_when_terminated(output / "state", **place) as saves:
+            model.fit(
+                devices.distribute(batches, batch_size=plan.batch_size, shard=shard),
+                initial_epoch=done // plan.save_every,
+                epochs=end // plan.save_every,
+                steps_per_epoch=steps,
+                validation_data=checks,
+                shuffle=False,
+                verbose=fit_verbosity(verbose),
+                callbacks=[*callbacks, saves] if devices.num_workers == 1 else callbacks,
+            )
     except KeyboardInterrupt:
         states = sorted((output / "state").glob("step-*"))
         kept = f"the state after step {int(states[-1].name[5:]):,} is in {states[-1]}" if states else "no state yet"
         raise KeyboardInterrupt(f"interrupted; {kept}. Start the same again to go on from there.") from None
+    return end
 
 
 # === The model ===
@@ -308,9 +317,9 @@ def compiled_model(
     )
     peak = pretraining_rate(config) if plan.learning_rate is None else plan.learning_rate
     optimizer = bert_optimizer(peak, plan.steps, name=plan.optimizer, warmup=plan.warmup, beta_2=plan.beta_2)
-    # Keras rounds an epoch up to whole executions, so these must divide it.
-    at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
-    options = devices.compile_options(steps_per_execution=at_once, gradient_accumulation_steps=plan.accumulation)
+    options = devices.compile_options(
+        steps_per_execution=plan.steps_at_once, gradient_accumulation_steps=plan.accumulation
+    )
     model.compile(optimizer, **losses_and_metrics(model), **options)
     if tokenizer is not None and masks_on_devices(examples):
         model.masks_batches(
@@ -367,14 +376,6 @@ def _check_corpus(examples: str | os.PathLike[str], tokenizer: BertTokenizer) ->
             f"{examples} has {manifest.tokens:,} tokens, fewer than the vocabulary has entries "
             f"({tokenizer.vocabulary_size:,}): most could not be learned. Pretrain on more text, learn a smaller "
             "vocabulary, or start_from a model that knows the language."
-        )
-
-
-def _check_place(done: int, plan: PretrainingPlan, output: Path) -> None:
-    if done % plan.save_every:
-        raise ValueError(
-            f"{output} has the state of step {done}, no multiple of save_every={plan.save_every}; go on with a number "
-            "that divides it."
         )
 
 

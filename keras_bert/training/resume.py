@@ -5,10 +5,13 @@ dropout, which Keras' own checkpoints leave out. The position in the data is the
 depends only on seed and step. A resumed run gives the same numbers as one that was never killed.
 """
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,9 @@ from safetensors.numpy import load_file, save_file
 
 from keras_bert.model.weights import to_numpy
 from keras_bert.system.atomic_files import sync
+from keras_bert.system.termination import Termination, noticing_termination
 
+_TERMINATED = 128 + 15  # the status of a process that SIGTERM ended, as shells say it
 _NAME = re.compile(r"step-(\d{9})")
 
 
@@ -53,6 +58,67 @@ class SaveState(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         step = None if self.steps_per_epoch is None else (epoch + 1) * self.steps_per_epoch
         save_state(self.model, self.directory, keep=self.keep, step=step)
+
+
+class _SaveWhenTerminated(keras.callbacks.Callback):
+    """Saves the state after the step in which SIGTERM came, and ends the process."""
+
+    def __init__(self, termination: Termination, directory: Path, keep: int, start: int, steps_per_epoch: int):
+        super().__init__()
+        self.termination, self.directory, self.keep = termination, directory, keep
+        self.start, self.steps_per_epoch = start, steps_per_epoch
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self.before = max(self.start, epoch * self.steps_per_epoch)
+        if self.termination.asked:  # while the epoch before was measured; its state is saved
+            self._end(self.before)
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if self.termination.asked:
+            step = self.before + batch + 1
+            save_state(self.model, self.directory, keep=self.keep, step=step)
+            self._end(step)
+
+    def _end(self, step: int) -> None:
+        kept = f"the state after step {step:,} is in {self.directory}" if step else "no step was done yet"
+        print(f"Asked to stop; {kept}. Start the same again to go on.", file=sys.stderr)
+        raise SystemExit(_TERMINATED)
+
+
+@contextlib.contextmanager
+def saved_when_terminated(
+    directory: str | os.PathLike[str], *, start: int, steps_per_epoch: int, keep: int = 2
+) -> Iterator[keras.callbacks.Callback]:
+    """Give a callback for `fit`, by which SIGTERM ends the process after the step that runs, with its state saved.
+
+    A resumed run then begins within an epoch; `steps_of_epoch` says how many steps are left of it. The status of the
+    process is 143, as if the signal had ended it.
+
+    Args:
+        directory: Where states are written, as for `SaveState`.
+        start: The step that `fit` begins after.
+        steps_per_epoch: Of whole epochs.
+        keep: How many states to keep.
+
+    Example:
+        ```python
+        with saved_when_terminated("run/state", start=step, steps_per_epoch=500) as callback:
+            model.fit(data.skip(step), callbacks=[SaveState("run/state"), callback])
+        ```
+    """
+    with noticing_termination() as termination:
+        yield _SaveWhenTerminated(termination, Path(directory), keep, start, steps_per_epoch)
+
+
+def steps_of_epoch(start: int, steps_per_epoch: int, end: int) -> tuple[int, int]:
+    """The steps of each epoch of the next `fit`, and the step that it ends at: all to the end, or the rest of an epoch.
+
+    Example:
+        >>> steps_of_epoch(0, 500, 2000), steps_of_epoch(1200, 500, 2000)
+        ((500, 2000), (300, 1500))
+    """
+    done = start % steps_per_epoch
+    return (steps_per_epoch - done, start - done + steps_per_epoch) if done else (steps_per_epoch, end)
 
 
 def require_writable(directory: str | os.PathLike[str]) -> None:

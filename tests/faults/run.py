@@ -169,6 +169,8 @@ def killed_round(
         if child.exitcode is None:
             child.kill()
             return done, f"went on for a minute after {signal.Signals(number).name}"
+        if child.exitcode not in (0, -number, 128 + number):
+            return done, f"ended with status {child.exitcode} after {signal.Signals(number).name}"
         done += 1
         if fault := checked(context, name, made, place):
             return done, f"after a kill: {fault}"
@@ -176,7 +178,7 @@ def killed_round(
 
 
 def terminated_round(*arguments) -> tuple[int, str | None]:
-    """Starts that are asked to stop, until one comes to its end."""
+    """Starts that are asked to stop, until one comes to its end; training saves its state before."""
     return killed_round(*arguments, number=signal.SIGTERM)
 
 

@@ -54,9 +54,14 @@ from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import choose_devices
 from keras_bert.training.optimizers import bert_optimizer
-from keras_bert.training.resume import SaveState, require_writable, restore_state
+from keras_bert.training.resume import (
+    SaveState,
+    require_writable,
+    restore_state,
+    saved_when_terminated,
+    steps_of_epoch,
+)
 
-_STEPS_PER_EXECUTION = 8
 _TOKEN_VECTORS = "token_vectors.npy"
 
 # === Runs ===
@@ -185,7 +190,7 @@ class TaughtRun:
         with self.devices.scope():
             encoder, model = self.build(vectors)
             done = restore_state(model, self.output / "state")
-            _check_place(done, plan, self.output)
+            plan.check_state(done, self.output)
             if chief:
                 write_plan(self.output, self._describe())
                 if self.verbose:
@@ -207,24 +212,24 @@ class TaughtRun:
         number = done // groups.steps
         end = min((number + 1) * groups.steps, plan.steps)
         data_from = self._asked_from if self.teacher.cache_gb == 0 else self._cached_from(number)
-        epoch = {"steps_per_epoch": plan.save_every}
-        callbacks = [StopOnNaN(self.output, data_from, **epoch)]
+        steps, end = steps_of_epoch(done, plan.save_every, end)
+        place = {"start": done, "steps_per_epoch": plan.save_every}
+        callbacks = [StopOnNaN(self.output, data_from, **place)]
         if self.devices.is_chief:
-            callbacks += [
-                RecordHistory(self.output, start=done, **epoch),
-                SaveState(self.output / "state", **epoch),
-            ]
+            saving = SaveState(self.output / "state", steps_per_epoch=plan.save_every)
+            callbacks += [RecordHistory(self.output, **place), saving]
         try:
-            model.fit(
-                self.devices.distribute(data_from(done), batch_size=plan.batch_size),
-                initial_epoch=done // plan.save_every,
-                epochs=end // plan.save_every,
-                validation_data=self._validation_data(),
-                shuffle=False,
-                verbose=fit_verbosity(self.verbose),
-                callbacks=callbacks,
-                **epoch,
-            )
+            with saved_when_terminated(self.output / "state", **place) as saves:
+                model.fit(
+                    self.devices.distribute(data_from(done), batch_size=plan.batch_size),
+                    initial_epoch=done // plan.save_every,
+                    epochs=end // plan.save_every,
+                    steps_per_epoch=steps,
+                    validation_data=self._validation_data(),
+                    shuffle=False,
+                    verbose=fit_verbosity(self.verbose),
+                    callbacks=[*callbacks, saves] if self.devices.num_workers == 1 else callbacks,
+                )
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"interrupted; states are in {self.output / 'state'}. Start the same again to go on from the newest."
@@ -347,10 +352,8 @@ class TaughtRun:
             copy_weights(self.source, model, allow_missing=True)
         peak = pretraining_rate(config) if plan.learning_rate is None else plan.learning_rate
         optimizer = bert_optimizer(peak, plan.steps, name=plan.optimizer, warmup=plan.warmup, beta_2=plan.beta_2)
-        # Keras rounds an epoch up to whole executions, so these must divide it.
-        at_once = next(count for count in range(_STEPS_PER_EXECUTION, 0, -1) if plan.save_every % count == 0)
         options = self.devices.compile_options(
-            steps_per_execution=at_once, gradient_accumulation_steps=plan.accumulation
+            steps_per_execution=plan.steps_at_once, gradient_accumulation_steps=plan.accumulation
         )
         model.compile(optimizer, **student_losses(model, self.teacher, self.targets), **options)
         return encoder, model
@@ -437,11 +440,3 @@ def _check_config(config: BertConfig | None, source: keras.Model | None, tokeniz
         if wrong:
             raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
     return config
-
-
-def _check_place(done: int, plan: PretrainingPlan, output: Path) -> None:
-    if done % plan.save_every:
-        raise ValueError(
-            f"{output} has the state of step {done}, no multiple of save_every={plan.save_every}; go on with a number "
-            "that divides it."
-        )
