@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from keras_bert.system.atomic_files import sync, temporary_directory, write_whole
+from keras_bert.system.atomic_files import held, sync, temporary_directory, write_whole
 
 # A directory of new files that are complete but not yet moved, and in it the names of files that they replace.
 _WAITING, _STALE = ".keras_bert_new", ".stale.json"
@@ -65,21 +65,43 @@ def written_whole(directory: Path, stale: Iterable[str] = ()) -> Iterator[Path]:
         yield partial
         for file in partial.rglob("*"):
             sync(file)
-        if directory.exists():
-            finish_writing(directory)
-            gone = [name for name in stale if not (partial / name).exists()]
-            write_whole(partial / _STALE, json.dumps(gone))
-            partial.rename(directory / _WAITING)
-            finish_writing(directory)
-        else:
+        _put_in_place(partial, directory, stale)
+
+
+def _put_in_place(partial: Path, directory: Path, stale: Iterable[str]) -> None:
+    """Move a directory of new files, which this process holds a lock on, to its place."""
+    if not directory.exists():
+        with contextlib.suppress(OSError):  # another process was faster
             partial.rename(directory)
+            return
+    gone = [name for name in stale if not (partial / name).exists()]
+    write_whole(partial / _STALE, json.dumps(gone))
+    while True:
+        finish_writing(directory)
+        try:
+            partial.rename(directory / _WAITING)
+            break
+        except OSError:
+            if not (directory / _WAITING).exists():  # else it is another process' that saves to the same place
+                raise
+    _move_waiting(directory)
 
 
 def finish_writing(directory: Path) -> None:
-    """Move complete files of a killed writer into place; do nothing if there are none."""
+    """Move complete files of a killed writer into place; do nothing if there are none.
+
+    If their writer is moving them at this moment, this waits until they are in place.
+    """
     waiting = directory / _WAITING
     if not waiting.is_dir():
         return
+    with held(waiting) as is_there:
+        if is_there:
+            _move_waiting(directory)
+
+
+def _move_waiting(directory: Path) -> None:
+    waiting = directory / _WAITING
     try:
         if (waiting / _STALE).exists():
             for name in json.loads((waiting / _STALE).read_text(encoding="utf-8")):

@@ -73,6 +73,33 @@ def temporary_directory(parent: Path, name: str, ending: str = "") -> Iterator[P
         shutil.rmtree(place, ignore_errors=True)  # after a successful rename it no longer exists
 
 
+@contextlib.contextmanager
+def held(directory: Path) -> Iterator[bool]:
+    """Wait for the lock of a directory that another writer may hold, and hold it; gives whether it is still there.
+
+    Example:
+        ```python
+        with held(place) as is_there:
+            if is_there:
+                finish(place)
+        ```
+    """
+    if fcntl is None:
+        yield directory.is_dir()
+        return
+    try:
+        descriptor = os.open(directory, os.O_RDONLY)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        _lock(descriptor, wait=True)
+        # Another directory may have come to its place meanwhile; its writer takes care of it.
+        yield directory.is_dir() and os.path.samestat(directory.stat(), os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
+
+
 def remove_abandoned(directory: Path, pattern: str) -> None:
     """Remove the files and directories of this pattern that no running process holds a lock on."""
     if fcntl is None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 
 import numpy as np
 import pytest
@@ -122,3 +123,35 @@ def test_another_vocabulary_leaves_no_word_of_the_first(tmp_path):
     save_pretrained(tiny_model(), directory, tokenizer=BertTokenizer(VOCABULARY[:8]))
     assert not (directory / "tokenizer.json").exists() and (directory / "notes.txt").read_text() == "mine"
     assert len(load_tokenizer(directory).vocabulary) == 8
+
+
+def test_several_that_save_to_one_place_at_once(tmp_path):
+    """The last one wins, whole; nobody who saves or opens meanwhile gets an error."""
+    directory, errors = tmp_path / "model", []
+    names = [f"part-{number}" for number in range(20)]
+
+    def save(text):
+        try:
+            for _ in range(15):
+                with files.written_whole(directory) as partial:
+                    for name in names:
+                        (partial / name).write_text(text)
+        except Exception as error:
+            errors.append(error)
+
+    def open_it():
+        try:
+            while any(thread.is_alive() for thread in savers):
+                files.finish_writing(directory)
+        except Exception as error:
+            errors.append(error)
+
+    savers = [threading.Thread(target=save, args=(text,)) for text in "abc"]
+    opener = threading.Thread(target=open_it)
+    for thread in [*savers, opener]:
+        thread.start()
+    for thread in [*savers, opener]:
+        thread.join()
+    assert not errors
+    assert sorted(path.name for path in directory.iterdir()) == sorted(names)
+    assert len({(directory / name).read_text() for name in names}) == 1
