@@ -194,6 +194,7 @@ def _open_task(path: Path) -> None:
     from keras_bert import load_task
 
     task = load_task(path.parent)
+    task = getattr(task, "task", task)  # a zero-shot classifier wraps one
     ids = np.ones((1, 4), "int32")
     task.model({"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids})  # whole: it can be called
     keras.backend.clear_session()
@@ -438,6 +439,10 @@ TARGETS = {
     "unigram_json": Target("json", _sentencepiece("tokenizer.json"), _open_tokenizer),
     # === Tasks and files for devices ===
     "task": Target("json", _task("keras_bert_task.json"), _open_task),
+    **{
+        f"task_{name}": Target("json", _task("keras_bert_task.json", name), _open_task)
+        for name in ("question_answering", "relation", "seq2seq", "similarity", "intent_slots", "zero_shot_similarity")
+    },
     "labels": Target("text", _task("labels.txt", "classification"), _open_task),
     "ranges": Target("safetensors", _task("quantization.safetensors", "classification_quantized"), _open_task),
     "tflite": Target("flatbuffer", _tflite("classification"), _open_tflite),
@@ -462,7 +467,7 @@ TARGETS = {
     "glue": Target("text", _glue, _read_glue),
     "jsonl": Target("jsonl", _file("pairs.jsonl", _PAIRS), _reader("read_generation")),
     "parallel": Target("text", _parallel, _read_parallel),
-    "sentences": Target("jsonl", _file("pairs.jsonl", _lines(_ROWS)), _reader("read_sentences")),
+    "sentences": Target("jsonl", _file("pairs.jsonl", _lines(_ROWS)), _reader("read_sentences", label="score")),
     "conll": Target("text", _file("tags.conll", _CONLL), _reader("read_tagged")),
     "tagged_jsonl": Target("jsonl", _file("tags.jsonl", _lines(4 * [_ENTITIES])), _reader("read_tagged")),
     "squad": Target("json", _file("squad.json", _SQUAD), _reader("read_squad")),

@@ -29,9 +29,11 @@ def test_manifests_and_metadata(tmp_path):
 @pytest.mark.slow
 def test_every_format(tmp_path):
     counts = fuzz(tmp_path, files=150)
-    # Readers of plain text take most of what a mutation leaves, so that some formats refuse few files.
-    assert len(counts) > 20 and all(count["refused"] > 0 for count in counts.values()), counts
-    assert sum(count["refused"] for count in counts.values()) > sum(count["opened"] for count in counts.values())
+    # Readers of plain text take most of what a mutation leaves; a corpus has its bad lines counted, and tags too.
+    quiet = {"corpus", "corpus_jsonl", "vocabulary_text", "conll"}
+    assert len(counts) > 50
+    for name, count in counts.items():
+        assert count["opened"] + count["refused"] == 150 and (count["refused"] > 0 or name in quiet), (name, count)
 
 
 def test_a_crash_a_hang_and_a_strange_error_are_found(tmp_path):

@@ -1,5 +1,7 @@
 """Labels that no model was trained for: by entailment beside transformers' own pipeline, and by similarity."""
 
+import json
+
 import numpy as np
 import pytest
 from tiny_tasks import pretrained_directory
@@ -106,6 +108,18 @@ def test_saved_and_loaded_it_answers_the_same(tmp_path, method):
         ZeroShotClassifier.from_pretrained(tmp_path / "model", method=other)
     with pytest.raises(ValueError, match="another task"):
         ZeroShotClassifier.load(tmp_path / "task")
+    path = tmp_path / "model" / "keras_bert_task.json"
+    good = json.loads(path.read_text("utf-8"))
+    for changes in (
+        {"wraps": None},
+        {"wraps": {}},
+        {"temperature": "hot"},
+        {"labels": 3},
+        {"template": "{:>99999}"},
+    ):
+        path.write_text(json.dumps({**good, **changes}), encoding="utf-8")
+        with pytest.raises(ValueError, match="expected a sentence|ZeroShotClassifier cannot use"):
+            load_task(tmp_path / "model")
 
 
 @pytest.mark.slow
@@ -127,7 +141,7 @@ def test_what_is_refused(tmp_path):
     classifier = ZeroShotClassifier(SentenceEmbedder.from_pretrained(pretrained_directory()))
     with pytest.raises(ValueError, match="no labels to choose from"):
         classifier.predict("a film")
-    for template in ("no place", "{a}", "{} {}", "{"):
+    for template in ("no place", "{a}", "{} {}", "{", "{:>1000000000}", "{0.__class__}", "{!r}"):
         with pytest.raises(ValueError, match="expected a sentence with {}"):
             classifier.predict("a film", LABELS, template=template)
     with pytest.raises(ValueError, match="there is nothing to decide"):

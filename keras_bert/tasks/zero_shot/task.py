@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import keras
@@ -272,9 +273,15 @@ class ZeroShotClassifier:
         settings = read_settings(directory)
         if settings.pop("task") != cls.name:
             raise ValueError(f"{directory} is another task; open it with load_task, or wrap it with from_pretrained.")
-        wrapped = settings.pop("wraps")
         kinds = {kind.name: kind for kind in METHODS.values()}
-        return cls(kinds[wrapped.pop("task")].from_directory(directory, wrapped), **settings)
+        try:
+            wrapped = settings.pop("wraps")
+            return cls(kinds[wrapped.pop("task")].from_directory(directory, wrapped), **settings)
+        except (TypeError, AttributeError, KeyError) as error:
+            raise ValueError(
+                f"{Path(directory) / SETTINGS} has settings that {cls.__name__} cannot use ({error}); copy the "
+                "directory again, or save the task again."
+            ) from error
 
 
 def _find_class(labels: Sequence[str], pattern: re.Pattern[str]) -> int | None:
@@ -286,11 +293,13 @@ def _find_class(labels: Sequence[str], pattern: re.Pattern[str]) -> int | None:
 
 
 def _check_template(template: str) -> str:
+    # A saved task may come from anywhere: a width such as {:>1000000000} would take its bytes, and names would look
+    # into the text's class.
     try:
-        said = {template.format(word) for word in ("a", "b")}
-    except (IndexError, KeyError, ValueError):
-        said = set()
-    if len(said) != 2:
+        fields = [tuple(field) for _, *field in Formatter().parse(template) if field[0] is not None]
+    except (TypeError, ValueError):
+        fields = []
+    if fields != [("", "", None)] and set(fields) != {("0", "", None)}:
         raise ValueError(f"template={template!r}: expected a sentence with {{}} in the place of the label.")
     return template
 
