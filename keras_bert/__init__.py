@@ -7,7 +7,7 @@ device runtime can share its NumPy parts.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Every public name and the module that it lives in. A new one also gets a line below, which type checkers read; a test
 # compares the two.

@@ -5,6 +5,7 @@ import configparser
 import functools
 import hashlib
 import importlib
+import importlib.util
 import os
 import re
 import shutil
@@ -273,7 +274,31 @@ def test_citation_and_workflow_fit_the_package():
     assert actions and all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action) for action in actions)
     assert set(workflow["jobs"]["publish"]["needs"]) == {"lint", "test", "build", "check"}
     assert workflow["permissions"] == {"contents": "read"}  # nothing may write but what says so
+
+
+def test_hashes_of_the_weights_are_told():
     from keras_bert.checkpoint.hub import INSTALLED
 
     for weights in INSTALLED.values():
         assert weights.sha256 in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    shipped = list((ROOT / "keras_bert" / "checkpoint" / "weights").glob("*/model.safetensors"))
+    assert shipped
+    for path in shipped:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        assert INSTALLED[path.parent.name].sha256 == digest
+        assert digest in path.with_name("README.md").read_text(encoding="utf-8"), "the model card has another hash"
+
+
+def test_the_changelog_begins_with_this_version_and_says_what_moved():
+    import keras_bert
+
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"^## ([\d.]+)$", text, re.MULTILINE)[:2]
+    assert (first, second) == (keras_bert.__version__, "0.1.0")
+    table = text[text.index("| 0.1 | 0.2 |") : text.index("What else to change")]
+    for old, new, _ in (line.strip("|").split("|") for line in table.splitlines()[2:] if line):
+        for name in re.findall(r"`((?:keras_bert|export)\.[\w.]+)`", new):
+            assert importlib.util.find_spec(name) is not None, f"{name} does not exist"
+        for name in re.findall(r"`((?:keras_bert|export)\.[\w.]+)`", old):
+            found = ROOT / name.replace(".", "/")
+            assert not found.with_suffix(".py").exists(), f"{name} is still there"
