@@ -7,6 +7,7 @@ from result_tables import Row, Table, best_number, tables_of
 from results_files import Run, data
 
 LEAST, MOST = min, max
+RECIPES = ("float32", "float16", "dynamic_int8", "static_int8", "static_int16x8", "weight_int4", "all_int4")
 RUNTIMES = {
     "hub": "keras-hub → LiteRT, float32",
     "hub_int8": "keras-hub → LiteRT, dynamic int8",
@@ -16,6 +17,8 @@ RUNTIMES = {
     "openvino": "OpenVINO, float32 as it comes",
     "openvino_int8": "OpenVINO, int8",
     "ctranslate2_int8": "CTranslate2, int8",
+    "llama_q8_0": "llama.cpp, Q8_0",
+    "llama_q4_0": "llama.cpp, Q4_0",
     "torch": "PyTorch, float32",
 }
 
@@ -152,8 +155,40 @@ def demo(run: Run) -> list[Table]:
 
 
 def runtime(name: str) -> str:
-    """What a contender of inference.py is called; names that no peer has are recipes of ours."""
-    return RUNTIMES.get(name, f"ours, {name}")
+    """What a contender of inference.py is called; recipes are ours."""
+    return f"ours, {name}" if name in RECIPES else RUNTIMES.get(name, name)
+
+
+def npu(run: Run) -> list[Table]:
+    """Scores of each recipe, and how many ops each delegate takes."""
+    found = []
+    for name, one in run["results"].items():
+        if name == "audit":
+            continue
+        rows = [
+            {
+                "recipe": recipe,
+                f"{one['metric']}, %": 100 * row["score"],
+                "points to Keras": f"{100 * (row['score'] - one['keras']):+.1f}",
+                "same, %": 100 * row["agreement"],
+                "MB": row["bytes"] / 1e6,
+            }
+            for recipe, row in one["recipes"].items()
+        ]
+        found.append(Table(f"{name}, {one['texts']:,} texts", rows, decimals={"MB": 1, "same, %": 1}))
+    audits = run["results"].get("audit", {})
+    delegates = [
+        {
+            "recipe": recipe,
+            "delegate": one["delegate"],
+            "ops taken": sum(one["taken"].values()),
+            "left to the CPU": ", ".join(f"{op} {count}" for op, count in one["left"].items()) or "none",
+            "problems": " ".join(one["problems"]),
+        }
+        for recipe, audit in audits.items()
+        for one in audit
+    ]
+    return [*found, Table("What delegates take, by their documentation", delegates)] if delegates else found
 
 
 def inference(run: Run) -> list[Table]:

@@ -233,6 +233,13 @@ def test_means_within_their_spread_are_a_tie():
     assert tie(44.0, 45.0) and not tie(43.0, 43.2) and not tie(44.7)
 
 
+def test_only_recipes_are_ours_among_the_runtimes():
+    runtime = load("page_tables").runtime
+    assert runtime("all_int4") == "ours, all_int4"
+    assert runtime("ort_int8_plain") == "ONNX Runtime, dynamic int8"
+    assert runtime("llama_q9") == "llama_q9"
+
+
 def known_numbers():
     """What cells may show: every number of the data, also as a percentage and in megabytes."""
     numbers = set()
