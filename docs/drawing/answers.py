@@ -156,16 +156,15 @@ def aspect():
     """A sentence and what it says of two things."""
     sentences, labels = [], []
     names = list(SERVED)
-    for number, (first, second) in enumerate(product(ASPECTS, ASPECTS)):
-        if first == second:
-            continue
-        one, other = names[number % 3], names[(number // 3 + 1) % 3]
-        words = SERVED[one][number % len(SERVED[one])], SERVED[other][number % len(SERVED[other])]
-        text = f"The {first} was {words[0]}, but the {second} was {words[1]}."
+    pairs = [pair for pair in product(ASPECTS, ASPECTS) if pair[0] != pair[1]]
+    for number, ((first, second), (one, other)) in enumerate(product(pairs, product(names, names))):
+        words = [SERVED[name][(number + place) % len(SERVED[name])] for place, name in enumerate((one, other))]
+        link = ", but the", " and the", ", while the"
+        text = f"The {first} was {words[0]}{link[number % 3]} {second} was {words[1]}."
         sentences += [(text, first), (text, second)]
         labels += [one, other]
-    aspects = keras_bert.AspectClassifier.from_pretrained(MODEL)
-    aspects.fit(sentences, labels, learning_rate=3e-4, epochs=10, verbose=2)
+    aspects = keras_bert.AspectClassifier.from_pretrained("tiny-en", sequence_length=48)
+    aspects.fit(sentences, labels, learning_rate=1e-3, epochs=30, verbose=2)
     text = "The noodles were delicious, but the service was slow."
     found = aspects.predict(text, aspects=["noodles", "service"])
     answer = [{"aspect": one.aspect, "label": one.label, "probability": one.probability} for one in found]
