@@ -254,7 +254,7 @@ def too_old(results: Results) -> list[str]:
         for run in runs:
             behind, _ = age(name, run)
             if behind > 1 and "not_repeated" not in run:
-                found.append(f"{name}.json{' ' + run['part'] if 'part' in run else ''}: {behind} releases")
+                found.append(f"{name}.json{', ' + run['part'] if 'part' in run else ''}: {behind} releases")
     return found
 
 
@@ -265,7 +265,7 @@ def print_ages(results: Results) -> None:
             behind, commits = age(name, run)
             if commits:
                 why = f"; not repeated: {run['not_repeated']}" if "not_repeated" in run else ""
-                print(f"{name} {run.get('part', '')}: {commits} commits, {behind} releases{why}")
+                print(f"{name}{', ' + run['part'] if 'part' in run else ''}: {commits} commits, {behind} releases{why}")
 
 
 def main() -> None:

@@ -201,6 +201,13 @@ def test_the_readme_has_one_number_a_cell():
         assert len(NUMBER.findall(ours)) == len(NUMBER.findall(theirs)) == 1 and peer
 
 
+def test_the_chinese_readme_has_the_same_rows():
+    here, there = (render.render_block(name, RESULTS).splitlines() for name in ("readme", "readme-zh"))
+    numbers = [[NUMBER.findall(cell) for cell in line.split("|")[2:4]] for line in (*here[2:], *there[2:])]
+    assert len(here) == len(there) and numbers[: len(here) - 2] == numbers[len(here) - 2 :]
+    assert {claim.readme for claim in claims.CLAIMS if claim.readme} <= set(claims.CHINESE)
+
+
 def test_the_summary_is_short():
     assert len((ROOT / "benchmarks/README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
