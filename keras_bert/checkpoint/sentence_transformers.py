@@ -91,7 +91,7 @@ def _read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
 def _read_list(path: Path) -> list[dict[str, Any]]:
     try:
         modules = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not JSON ({error}); download it again.") from None
     if not isinstance(modules, list) or not all(isinstance(module, dict) for module in modules):
         raise CheckpointError(f"{path} holds no list of modules; expected a file of sentence-transformers.")

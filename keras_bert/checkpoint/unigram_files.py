@@ -56,7 +56,7 @@ def read_unigram(directory: Path) -> "UnigramTokenizer":
         return UnigramTokenizer(model)
     except CheckpointError:
         raise
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{path} cannot be used: {error}") from error
 
 

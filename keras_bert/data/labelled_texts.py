@@ -258,7 +258,7 @@ class _LabelReader:
     def _number(value: Any) -> tuple[float | None, str | None]:
         try:
             number = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             return None, "label is no number"
         return (number, None) if math.isfinite(number) else (None, "label is no number")
 

@@ -167,6 +167,8 @@ def test_numbers(tmp_path):
     rows = read_rows(path, numeric=True)
     assert rows.labels == [2.5, 0.1]
     assert rows.report.reasons == {"label is no number": 2, "missing label": 1}
+    path = written(tmp_path, "a.jsonl", f'{{"text": "a", "label": {10**400}}}\n{{"text": "b", "label": 1}}\n')
+    assert read_rows(path, numeric=True).report.reasons == {"label is no number": 1}  # too large for a float
 
 
 # === Bad rows ===

@@ -229,10 +229,18 @@ def _open_tflite(path: Path) -> None:
     export.load(path)("a good film")
 
 
-def _open_metadata(path: Path) -> None:
-    import export
+def _asked(name: str) -> Open:
+    """Ask a file what it was asked when the corpus was made."""
+    inputs = json.loads((CORPUS / "tflite" / f"{name}.tflite.json").read_text(encoding="utf-8"))["inputs"]
 
-    export.read_metadata(path)
+    def ask(path: Path) -> None:
+        import export
+
+        run = export.load(path)
+        for call in inputs["calls"]:
+            run(*call["args"], **call["options"])
+
+    return ask
 
 
 # === Requests ===
@@ -445,10 +453,14 @@ TARGETS = {
     },
     "labels": Target("text", _task("labels.txt", "classification"), _open_task),
     "ranges": Target("safetensors", _task("quantization.safetensors", "classification_quantized"), _open_task),
-    "tflite": Target("flatbuffer", _tflite("classification"), _open_tflite),
-    "tflite_quantized": Target("flatbuffer", _tflite("classification_quantized"), _open_tflite),
-    "tflite_writer": Target("flatbuffer", _tflite("seq2seq"), _open_tflite),
-    "tflite_metadata": Target("zip", _tflite("tagging_crf"), _open_metadata),
+    "tflite": Target("flatbuffer", _tflite("classification"), _asked("classification")),
+    "tflite_quantized": Target("flatbuffer", _tflite("classification_quantized"), _asked("classification_quantized")),
+    "tflite_writer": Target("flatbuffer", _tflite("seq2seq"), _asked("seq2seq")),
+    "tflite_metadata": Target("zip", _tflite("tagging_crf"), _asked("tagging_crf")),
+    **{
+        f"tflite_{name}": Target("zip", _tflite(name), _asked(name))
+        for name in ("question_answering", "intent_slots", "multiple_choice", "aspect", "relation", "similarity")
+    },
     "tflite_unigram": Target("zip", _unigram_file, _open_tflite),
     "request": Target("json", _file("body.json", _REQUEST), _ask_server),
     # === Corpora ===

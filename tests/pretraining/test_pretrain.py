@@ -278,10 +278,11 @@ def test_validation_loses_nothing_on_one_device(validation):
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_xla")
 def test_a_nan_leaves_its_batches(examples, tmp_path, monkeypatch):
+    from keras_bert.pretraining import plan as plans
     from keras_bert.pretraining import run as module
 
     plan = replace(PLAN, steps=12, save_every=6)
-    monkeypatch.setattr(module, "_STEPS_PER_EXECUTION", 2)
+    monkeypatch.setattr(plans, "_STEPS_PER_EXECUTION", 2)
     real = module.bert_optimizer
     monkeypatch.setattr(module, "bert_optimizer", lambda *a, **k: real(float("nan"), plan.steps, warmup=0.0))
     with pytest.raises(FloatingPointError, match="one of the steps 1 to 2 is nan; what was read .*nan-batches.npz"):

@@ -475,6 +475,8 @@ def test_groups_from_values():
         as_sentence_groups([("a", "b", "c")], [1.0])
     with pytest.raises(ValueError, match="score is no number"):
         as_sentence_groups([("a", "b")], [float("nan")])
+    with pytest.raises(ValueError, match="score is no number"):
+        as_sentence_groups([("a", "b")], [10**400])  # too large for a float
 
 
 # === Sentence-transformers' files ===

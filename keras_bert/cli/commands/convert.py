@@ -46,5 +46,10 @@ def _keep_sentence_modules(model: str, output: Path, config: "BertConfig") -> No
     modules = read_sentence_modules(find_directory(model))
     if modules.pooling is not None:
         length = modules.sequence_length or config.max_sequence_length
-        sizes = {"sequence_length": length, "width": config.hidden_dim}
-        write_sentence_modules(output, pooling=modules.pooling, normalize=bool(modules.normalize), **sizes)
+        write_sentence_modules(
+            output,
+            pooling=modules.pooling,
+            normalize=bool(modules.normalize),
+            sequence_length=length,
+            width=config.hidden_dim,
+        )

@@ -201,8 +201,10 @@ class TaughtRun:
         if chief:
             save_pretrained(plain, self.output / "model", tokenizer=self.tokenizer)
             if self.targets.sentence:  # the mean of its states is what the student learned
-                sizes = {"sequence_length": self.config.max_sequence_length, "width": self.config.hidden_dim}
-                write_sentence_modules(self.output / "model", pooling="mean", normalize=True, **sizes)
+                length, width = self.config.max_sequence_length, self.config.hidden_dim
+                write_sentence_modules(
+                    self.output / "model", pooling="mean", normalize=True, sequence_length=length, width=width
+                )
 
     # === Steps ===
 

@@ -56,8 +56,11 @@ def read_ranges(directory: str | os.PathLike[str]) -> LearnedRanges | None:
         with safe_open(path, "numpy") as file:
             about = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  not a dictionary
-        return LearnedRanges(about["recipe"], arrays, int(about["weights"]), json.loads(about["exceptions"]))
-    except (SafetensorError, KeyError, ValueError) as error:
+        exceptions = json.loads(about["exceptions"])
+        if not isinstance(exceptions, dict) or not all(isinstance(recipe, str) for recipe in exceptions.values()):
+            raise ValueError(f"its exceptions are {str(exceptions)[:80]}; expected a recipe by name")
+        return LearnedRanges(about["recipe"], arrays, int(about["weights"]), exceptions)
+    except (SafetensorError, KeyError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} is damaged ({error}); copy it again, or delete it to continue without the learned ranges."
         ) from error

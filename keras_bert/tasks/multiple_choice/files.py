@@ -227,8 +227,8 @@ def _place(label: Any, choices: tuple[str, ...]) -> int:
         return choices.index(label)
     try:
         number = int(label)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadRow("label is neither a choice nor the number of one") from None
-    if isinstance(label, bool) or number != float(label) or not 0 <= number < len(choices):
+    if isinstance(label, bool) or not 0 <= number < len(choices) or number != float(label):
         raise BadRow("label is not the number of a choice")
     return number

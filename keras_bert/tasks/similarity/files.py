@@ -183,7 +183,7 @@ def _number(value: Any) -> float:
         raise BadRow("missing score")
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadRow("score is no number") from None
     if not math.isfinite(number):
         raise BadRow("score is no number")
