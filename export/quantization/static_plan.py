@@ -16,6 +16,9 @@ from export.quantization.rounding import round_weights
 from export.quantization.statistics import LayerStatistics
 
 _STRENGTHS = (0.0, 0.15, 0.25, 0.35, 0.5, 0.65, 0.8)
+# How much larger than in the calibration data a value of 16 bits may be. The steps stay far smaller than those of the
+# weights, and a text with larger values than any that was seen is not cut.
+_HEADROOM = 2.0
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,9 @@ def _input_factors(matrices: list[np.ndarray], layer: LayerStatistics) -> np.nda
 
 
 def _range_scale(low: np.ndarray, high: np.ndarray, bits: int) -> tuple[float, int]:
-    """The scale and zero point for a range of values that includes 0; 16 bits are symmetric."""
+    """The scale and zero point for a range of values that includes 0; 16 bits are symmetric, with headroom."""
     low, high = min(float(np.min(low)), 0.0), max(float(np.max(high)), 0.0)
     if bits == 16:
-        return max(-low, high, 1e-8) / 32767, 0
+        return _HEADROOM * max(-low, high, 1e-8) / 32767, 0
     scale = max(high - low, 1e-8) / 255
     return scale, int(np.clip(round(-128 - low / scale), -128, 127))

@@ -11,6 +11,8 @@ import export
 from export.file.contents import describe
 from export.file.ops import audit_ops
 from export.quantization.rounding import pack_int4, round_weights, round_with_data
+from export.quantization.static_plan import plan_static
+from export.quantization.statistics import new_statistics
 from export.recipes import RECIPES, Recipe, find_recipe
 from export.tflite.conversion import rewrite
 from keras_bert.model.config import BertConfig
@@ -183,6 +185,17 @@ def test_rounding_with_data_loses_less():
     clipped = lost(*round_weights(weights, 4))
     informed = lost(*round_with_data(weights, 4, inputs.T @ inputs))
     assert clipped < plain and informed < 0.7 * clipped
+
+
+def test_sixteen_bits_have_headroom():
+    random = np.random.default_rng(0)
+    weights, inputs = random.normal(size=(3, 4)), random.normal(size=(100, 4))
+    outputs, seen = inputs @ weights.T, new_statistics(4, 3, "x")
+    seen.add(inputs, outputs, inputs.T @ inputs)
+    layer = plan_static({"one": weights}, {"one": seen}, activation_bits=16)["one"]
+    for (scale, zero), values in ((layer.input_scale, inputs), (layer.output_scale, outputs)):
+        assert zero == 0 and 1.9 < 32767 * scale / np.abs(values).max() < 2.1
+    assert plan_static({"one": weights}, {"one": seen})["one"].activation_bits == 8
 
 
 def test_int4_is_packed_low_half_first():
