@@ -93,7 +93,7 @@ def open_llama(place: Path, threads: int):
     params.n_parallel, params.embd_normalize = 1, -1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_CLS
-    params.warmup = False
+    params.warmup, params.verbosity = False, -1
     server = xllamacpp.Server(params)
     with np.load(place / "head.npz") as stored:
         head = dict(stored)

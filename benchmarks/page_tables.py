@@ -186,9 +186,22 @@ def npu(run: Run) -> list[Table]:
             "problems": " ".join(one["problems"]),
         }
         for recipe, audit in audits.items()
-        for one in audit
+        for one in audit["delegates"]
     ]
-    return [*found, Table("What delegates take, by their documentation", delegates)] if delegates else found
+    compiled = [
+        {
+            "recipe": recipe,
+            "chip": chip,
+            "ops taken": one.get("ops_taken"),
+            "of": one.get("ops"),
+            "parts": one.get("partitions"),
+            "MB": one["bytes"] / 1e6 if "bytes" in one else None,
+        }
+        for recipe, audit in audits.items()
+        for chip, one in audit.get("compiled", {}).items()
+    ]
+    more = {"What delegates take, by their documentation": delegates, "What LiteRT compiles for Qualcomm": compiled}
+    return [*found, *(Table(caption, rows, decimals={"MB": 1}) for caption, rows in more.items() if rows)]
 
 
 def inference(run: Run) -> list[Table]:
