@@ -6,6 +6,7 @@ encoder.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -18,6 +19,7 @@ from keras_bert.model.encoder import bert_encoder, encoder_config, pool_examples
 from keras_bert.model.heads import masked_lm_logits, next_sentence_logits
 from keras_bert.model.neighbour_heads import NeighbourHeads
 from keras_bert.model.weights import copy_weights
+from keras_bert.pretraining.plan import PretrainingPlan, pretraining_rate
 from keras_bert.pretraining.rows.layout import MAX_EXAMPLES
 from keras_bert.pretraining.rows.masking import mask_rows
 from keras_bert.pretraining.sampled_softmax import (
@@ -26,6 +28,8 @@ from keras_bert.pretraining.sampled_softmax import (
     SampledPerplexity,
     sampled_masked_lm_logits,
 )
+from keras_bert.training.devices import Devices
+from keras_bert.training.optimizers import bert_optimizer
 from keras_bert.training.training_model import TrainingModel
 
 if TYPE_CHECKING:
@@ -187,6 +191,43 @@ def features_and_labels(
 
             weights["nsp_logits"] = tf.ones_like(batch["next_sentence_label"], tf.float32)
     return {name: batch[name] for name in names}, labels, weights
+
+
+def config_of_run(config: BertConfig | None, source: keras.Model | None, tokenizer: Any) -> BertConfig:
+    """Return the sizes of the model of a run: those asked for, or those of the model to start from.
+
+    Args:
+        config: The sizes; `None` takes those of `source`.
+        source: The model to start from, or `None`. Its sizes must be those of `config`.
+        tokenizer: The tokenizer of the examples.
+    """
+    if config is None and source is None:
+        raise ValueError("config=None: expected a BertConfig, or a model to start_from.")
+    config = encoder_config(source) if config is None else config
+    if config.vocabulary_size != tokenizer.vocabulary_size:
+        raise ValueError(
+            f"config.vocabulary_size={config.vocabulary_size}, but the tokenizer has {tokenizer.vocabulary_size} "
+            "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
+        )
+    if source is not None:
+        there, wanted = asdict(encoder_config(source)), asdict(config)
+        free = ("dropout", "attention_dropout")
+        wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
+        if wrong:
+            raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
+    return config
+
+
+def compile_for_run(
+    model: keras.Model, config: BertConfig, plan: PretrainingPlan, devices: Devices, **losses_and_metrics: Any
+) -> None:
+    """Compile a model with the optimizer, the schedule and the devices of a plan; in the scope of the devices."""
+    peak = pretraining_rate(config) if plan.learning_rate is None else plan.learning_rate
+    optimizer = bert_optimizer(peak, plan.steps, name=plan.optimizer, warmup=plan.warmup, beta_2=plan.beta_2)
+    options = devices.compile_options(
+        steps_per_execution=plan.steps_at_once, gradient_accumulation_steps=plan.accumulation
+    )
+    model.compile(optimizer, **losses_and_metrics, **options)
 
 
 def pretrained_encoder(model: keras.Model, *, return_attentions: bool = False) -> keras.Model:

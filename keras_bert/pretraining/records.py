@@ -20,6 +20,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_bert.pretraining.corpus.manifest import load_manifest
 from keras_bert.pretraining.plan import PretrainingPlan
 from keras_bert.system.atomic_files import write_whole
 
@@ -197,6 +198,18 @@ def write_plan(directory: str | os.PathLike[str], record: dict[str, Any]) -> Non
 
 
 # === Files ===
+
+
+def describe_examples(examples: str | os.PathLike[str]) -> dict[str, Any]:
+    """Return what a run's plan says of the examples it reads."""
+    manifest = load_manifest(os.fspath(examples))
+    return {
+        "directory": os.fspath(examples),
+        "rows": manifest.examples,
+        "tokens": manifest.tokens,
+        "sequence_length": manifest.settings.sequence_length,
+        "pairs": manifest.settings.pairs,
+    }
 
 
 @contextlib.contextmanager

@@ -19,7 +19,6 @@ import numpy as np
 
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.model.config import BertConfig
-from keras_bert.model.encoder import encoder_config
 from keras_bert.model.heads import bert_model
 from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.batches import (
@@ -33,13 +32,20 @@ from keras_bert.pretraining.batches import (
 )
 from keras_bert.pretraining.corpus.manifest import load_manifest
 from keras_bert.pretraining.growth import stack_blocks
-from keras_bert.pretraining.model import TokenCountingModel, losses_and_metrics, pretraining_model
-from keras_bert.pretraining.plan import Phase, PretrainingPlan, pretraining_rate
+from keras_bert.pretraining.model import (
+    TokenCountingModel,
+    compile_for_run,
+    config_of_run,
+    losses_and_metrics,
+    pretraining_model,
+)
+from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.plateau import WarnOnPlateau
 from keras_bert.pretraining.records import (
     HISTORY,
     RecordHistory,
     StopOnNaN,
+    describe_examples,
     keep_old_defaults,
     read_history,
     write_plan,
@@ -52,7 +58,6 @@ from keras_bert.system.directory_claim import claimed
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import Devices, choose_devices
-from keras_bert.training.optimizers import bert_optimizer
 from keras_bert.training.resume import (
     SaveState,
     newest_step,
@@ -181,7 +186,7 @@ def _run(
     plan = phase.plan
     require_writable(output)
     devices.replica_batch_size(plan.batch_size // plan.accumulation)
-    config = _check_sizes(config, source, tokenizer)
+    config = config_of_run(config, source, tokenizer)
     if source is None:
         _check_corpus(phase.examples, tokenizer)
     plan = keep_old_defaults(plan, output).for_config(config)
@@ -315,12 +320,7 @@ def compiled_model(
         seed=plan.seed,
         model_class=TokenCountingModel,
     )
-    peak = pretraining_rate(config) if plan.learning_rate is None else plan.learning_rate
-    optimizer = bert_optimizer(peak, plan.steps, name=plan.optimizer, warmup=plan.warmup, beta_2=plan.beta_2)
-    options = devices.compile_options(
-        steps_per_execution=plan.steps_at_once, gradient_accumulation_steps=plan.accumulation
-    )
-    model.compile(optimizer, **losses_and_metrics(model), **options)
+    compile_for_run(model, config, plan, devices, **losses_and_metrics(model))
     if tokenizer is not None and masks_on_devices(examples):
         model.masks_batches(
             plan_masking(examples, tokenizer, plan),
@@ -351,24 +351,6 @@ def _load_source(start_from: str | os.PathLike[str] | None) -> keras.Model | Non
 # === Checks and records ===
 
 
-def _check_sizes(config: BertConfig | None, source: keras.Model | None, tokenizer: BertTokenizer) -> BertConfig:
-    if config is None and source is None:
-        raise ValueError("config=None: expected a BertConfig, or a model to start_from.")
-    config = encoder_config(source) if config is None else config
-    if config.vocabulary_size != tokenizer.vocabulary_size:
-        raise ValueError(
-            f"config.vocabulary_size={config.vocabulary_size}, but the tokenizer has {tokenizer.vocabulary_size} "
-            "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
-        )
-    if source is not None:
-        there, wanted = asdict(encoder_config(source)), asdict(config)
-        free = ("dropout", "attention_dropout")
-        wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
-        if wrong:
-            raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
-    return config
-
-
 def _check_corpus(examples: str | os.PathLike[str], tokenizer: BertTokenizer) -> None:
     manifest = load_manifest(os.fspath(examples))
     if manifest.tokens < tokenizer.vocabulary_size:
@@ -382,17 +364,10 @@ def _check_corpus(examples: str | os.PathLike[str], tokenizer: BertTokenizer) ->
 def _describe(
     phase: Phase, config: BertConfig, devices: Devices, start_from: str | os.PathLike[str] | None
 ) -> dict[str, Any]:
-    manifest = load_manifest(os.fspath(phase.examples))
     return {
         "plan": asdict(phase.plan),
         "config": config.to_dict(),
-        "examples": {
-            "directory": os.fspath(phase.examples),
-            "rows": manifest.examples,
-            "tokens": manifest.tokens,
-            "sequence_length": manifest.settings.sequence_length,
-            "pairs": manifest.settings.pairs,
-        },
+        "examples": describe_examples(phase.examples),
         "devices": f"{devices.name}: {devices.num_replicas} × {devices.device_type}, {devices.precision}",
         "start_from": None if start_from is None else os.fspath(start_from),
     }

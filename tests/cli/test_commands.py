@@ -13,6 +13,7 @@ import warnings
 import pytest
 
 from keras_bert import save_pretrained
+from keras_bert.checkpoint.hub import find_installed
 from keras_bert.checkpoint.sentence_transformers import read_sentence_modules
 from keras_bert.cli import COMMANDS, main, make_parser
 from keras_bert.cli.commands.completion import SHELLS
@@ -57,10 +58,15 @@ def test_tokenize_by_model_and_by_vocabulary(directory, capsys):
     assert run_json(capsys, "tokenize", directory / "vocab.txt", "Hello worlds!") == expected
 
 
-def test_convert_keeps_how_a_sentence_encoder_pools(tmp_path, capsys):
-    run_json(capsys, "convert", "tiny-en", tmp_path / "half", "--dtype", "float16", "--encoder-only")
+def test_convert_keeps_how_a_sentence_encoder_pools_and_its_prompts(tmp_path, capsys):
+    prompted = tmp_path / "prompted"
+    shutil.copytree(find_installed("tiny-en"), prompted)
+    said = {"prompts": {"query": "query: "}, "default_prompt_name": "query"}
+    (prompted / "config_sentence_transformers.json").write_text(json.dumps(said))
+    run_json(capsys, "convert", prompted, tmp_path / "half", "--dtype", "float16", "--encoder-only")
     modules = read_sentence_modules(tmp_path / "half")
     assert (modules.pooling, modules.normalize, modules.sequence_length) == ("mean", True, 512)
+    assert (modules.prompts, modules.default_prompt_name) == ({"query": "query: "}, "query")
     assert (tmp_path / "half" / "model.safetensors").stat().st_size < 4_100_000
 
 

@@ -52,4 +52,6 @@ def _keep_sentence_modules(model: str, output: Path, config: "BertConfig") -> No
             normalize=bool(modules.normalize),
             sequence_length=length,
             width=config.hidden_dim,
+            prompts=modules.prompts,
+            default_prompt_name=modules.default_prompt_name,
         )

@@ -20,18 +20,19 @@ import tensorflow as tf
 from keras_bert.checkpoint import load_model, save_pretrained
 from keras_bert.checkpoint.sentence_transformers import write_sentence_modules
 from keras_bert.model.config import BertConfig
-from keras_bert.model.encoder import bert_encoder, encoder_config
+from keras_bert.model.encoder import bert_encoder
 from keras_bert.model.heads import bert_model
 from keras_bert.model.neighbour_heads import NeighbourHeads
 from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.batches import has_next_sentence, max_predictions, token_counts, unmasked_rows
 from keras_bert.pretraining.corpus.manifest import FILE, load_manifest
-from keras_bert.pretraining.model import TokenCountingModel
-from keras_bert.pretraining.plan import PretrainingPlan, pretraining_rate
+from keras_bert.pretraining.model import TokenCountingModel, compile_for_run, config_of_run
+from keras_bert.pretraining.plan import PretrainingPlan
 from keras_bert.pretraining.records import (
     HISTORY,
     RecordHistory,
     StopOnNaN,
+    describe_examples,
     keep_old_defaults,
     read_history,
     write_plan,
@@ -53,7 +54,6 @@ from keras_bert.system.directory_claim import claimed
 from keras_bert.system.progress import fit_verbosity
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.training.devices import choose_devices
-from keras_bert.training.optimizers import bert_optimizer
 from keras_bert.training.resume import (
     SaveState,
     require_writable,
@@ -150,7 +150,7 @@ class TaughtRun:
         self.devices = choose_devices(plan.strategy, precision=plan.precision)
         self.devices.replica_batch_size(plan.batch_size // plan.accumulation)
         self.source = None if start_from is None else load_model(start_from)[0]
-        self.config = _check_config(config, self.source, tokenizer)
+        self.config = config_of_run(config, self.source, tokenizer)
         self.plan = plan = keep_old_defaults(plan, output).for_config(self.config)
         self.loaded = load_teacher(teacher)
         theirs = self.loaded.config
@@ -352,12 +352,8 @@ class TaughtRun:
         if self.source is not None:
             copy_weights(self.source, encoder, allow_missing=True)
             copy_weights(self.source, model, allow_missing=True)
-        peak = pretraining_rate(config) if plan.learning_rate is None else plan.learning_rate
-        optimizer = bert_optimizer(peak, plan.steps, name=plan.optimizer, warmup=plan.warmup, beta_2=plan.beta_2)
-        options = self.devices.compile_options(
-            steps_per_execution=plan.steps_at_once, gradient_accumulation_steps=plan.accumulation
-        )
-        model.compile(optimizer, **student_losses(model, self.teacher, self.targets), **options)
+        losses = student_losses(model, self.teacher, self.targets)
+        compile_for_run(model, config, plan, self.devices, **losses)
         return encoder, model
 
     def plain_model(self, model: keras.Model, encoder: keras.Model) -> keras.Model:
@@ -376,19 +372,12 @@ class TaughtRun:
     # === Records ===
 
     def _describe(self) -> dict[str, Any]:
-        manifest = load_manifest(os.fspath(self.examples))
         teacher = {**asdict(self.teacher), "model": str(self.teacher.model)}
         devices = self.devices
         return {
             "plan": asdict(self.plan) | {f"teacher_{name}": value for name, value in teacher.items()},
             "config": self.config.to_dict(),
-            "examples": {
-                "directory": os.fspath(self.examples),
-                "rows": manifest.examples,
-                "tokens": manifest.tokens,
-                "sequence_length": manifest.settings.sequence_length,
-                "pairs": manifest.settings.pairs,
-            },
+            "examples": describe_examples(self.examples),
             "teacher": {
                 "alignment": self.alignment.kind,
                 "rows_kept": self.groups.chunks * self.groups.chunk_rows,
@@ -424,21 +413,3 @@ def _check_plan(plan: PretrainingPlan) -> None:
             f"Got growth={plan.growth} and a teacher, but a student of a teacher has all its blocks from the start; "
             "leave out one of the two."
         )
-
-
-def _check_config(config: BertConfig | None, source: keras.Model | None, tokenizer: BertTokenizer) -> BertConfig:
-    if config is None and source is None:
-        raise ValueError("config=None: expected a BertConfig with the student's sizes, or a model to start_from.")
-    config = encoder_config(source) if config is None else config
-    if config.vocabulary_size != tokenizer.vocabulary_size:
-        raise ValueError(
-            f"config.vocabulary_size={config.vocabulary_size}, but the tokenizer has {tokenizer.vocabulary_size} "
-            "tokens; use config.replace(vocabulary_size=tokenizer.vocabulary_size)."
-        )
-    if source is not None:
-        there, wanted = asdict(encoder_config(source)), asdict(config)
-        free = ("dropout", "attention_dropout")
-        wrong = [f"{name}={there[name]}" for name in there if there[name] != wanted[name] and name not in free]
-        if wrong:
-            raise ValueError(f"start_from has {', '.join(wrong)}, other than the config; pass config=None to take its.")
-    return config
