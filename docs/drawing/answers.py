@@ -36,7 +36,6 @@ SENTENCES = (
 SERVED = {
     "positive": ("great", "wonderful", "delicious", "friendly", "excellent"),
     "negative": ("awful", "slow", "terrible", "rude", "disappointing"),
-    "neutral": ("ordinary", "average", "as usual"),
 }
 ASPECTS = "pizza", "service", "soup", "waiter", "price", "view"
 CAUSES = ("storm", "flood"), ("virus", "fever"), ("heat", "drought"), ("spark", "fire"), ("rain", "delay")
@@ -141,18 +140,17 @@ def relation():
 def aspect():
     """A sentence and what it says of two things."""
     sentences, labels = [], []
-    names = list(SERVED)
     pairs = [pair for pair in product(ASPECTS, ASPECTS) if pair[0] != pair[1]]
-    for number, ((first, second), (one, other)) in enumerate(product(pairs, product(names, names))):
-        words = [SERVED[name][(number + place) % len(SERVED[name])] for place, name in enumerate((one, other))]
-        link = ", but the", " and the", ", while the"
-        text = f"The {first} was {words[0]}{link[number % 3]} {second} was {words[1]}."
+    links = ", but the", " and the", ", while the"
+    for number, ((first, second), (one, other)) in enumerate(product(pairs * 2, product(SERVED, SERVED))):
+        words = [SERVED[name][(number // (5 * place + 1)) % 5] for place, name in enumerate((one, other))]
+        text = f"The {first} was {words[0]}{links[number % 3]} {second} was {words[1]}."
         sentences += [(text, first), (text, second)]
         labels += [one, other]
     aspects = keras_bert.AspectClassifier.from_pretrained("tiny-en", sequence_length=48)
-    aspects.fit(sentences, labels, learning_rate=1e-3, epochs=30, verbose=2)
-    text = "The noodles were delicious, but the service was slow."
-    found = aspects.predict(text, aspects=["noodles", "service"])
+    aspects.fit(sentences, labels, learning_rate=2e-3, epochs=60, dropout=0.0, patience=None, verbose=2)
+    text = "The pizza was delicious, but the service was slow."
+    found = aspects.predict(text, aspects=["pizza", "service"])
     answer = [{"aspect": one.aspect, "label": one.label, "probability": one.probability} for one in found]
     return {"text": text, "answer": answer}
 
@@ -171,7 +169,7 @@ def multiple_choice():
     questions, labels = [], []
     for number, (text, reply) in enumerate(pairs):
         wrong = [replies[(number + step) % len(replies)] for step in (101, 211)]
-        choices = wrong[: number % 3] + [reply] + wrong[number % 3 :]
+        choices = [*wrong[: number % 3], reply, *wrong[number % 3 :]]
         questions.append((text, choices))
         labels.append(number % 3)
     chooser = keras_bert.MultipleChoice.from_pretrained("tiny-en", sequence_length=48)
