@@ -143,7 +143,7 @@ async def _disconnected(request: Request) -> None:
 # === Routes ===
 
 
-def make_app(service: Service) -> "_Direct":
+def make_app(service: Service) -> "App":
     """Make the ASGI application of a service.
 
     Example:
@@ -174,10 +174,10 @@ def make_app(service: Service) -> "_Direct":
 
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers={HTTPException: _no_route})
     app.router.redirect_slashes = False
-    return _Direct(app, service)
+    return App(app, service)
 
 
-class _Direct:
+class App:
     """Takes requests for answers past Starlette's middleware and routes, which cost as much as reading the request."""
 
     def __init__(self, app: Starlette, service: Service):

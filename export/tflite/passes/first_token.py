@@ -128,8 +128,7 @@ def _narrow(editor: GraphEditor, needed: Mapping[int, int], narrowed: set[int]) 
         for index, axis in (wanted or {}).items():
             if index in smaller:
                 continue
-            if index not in parts:
-                operators.append(_slice(editor, index, axis, parts))
+            operators += _take_part(editor, index, axis, parts)
             operator.inputs = np.array([parts[index] if one == index else one for one in operator.inputs], np.int32)
         operators.append(operator)
     for operator in operators:
@@ -138,21 +137,31 @@ def _narrow(editor: GraphEditor, needed: Mapping[int, int], narrowed: set[int]) 
     editor.graph.operators = operators
 
 
-def _slice(editor: GraphEditor, index: int, axis: int, parts: dict[int, int]) -> Operator:
-    """`x[..., 0:1, ...]` of a tensor, whose own tensor is put into `parts`."""
+def _take_part(editor: GraphEditor, index: int, axis: int, parts: dict[int, int]) -> list[Operator]:
+    """The operators that make `x[..., 0:1, ...]` of a tensor, which is put into `parts`; none if it is there.
+
+    Integers are made of the part of the floats: a file slices floats only.
+    """
+    if index in parts:
+        return []
     extents, tensor = editor.extents(index), editor.tensor(index)
     kept = [1 if place == axis else size for place, size in enumerate(extents)]
-    quantized = tensor.quantization
     part = editor.add_tensor(
         "first", [max(1, size) for size in kept], type_name(tensor.type), signature=kept if -1 in kept else None
     )
-    editor.tensor(part).quantization = quantized
+    editor.tensor(part).quantization = tensor.quantization
+    parts[index] = part
+    maker = next((one for one in editor.graph.operators if index in one.outputs), None)
+    if maker is not None and editor.is_op(maker, "QUANTIZE"):
+        source = int(maker.inputs[0])
+        before = _take_part(editor, source, axis, parts)
+        version = editor.file.operatorCodes[maker.opcodeIndex].version
+        return [*before, editor.operator("QUANTIZE", [parts[source]], [part], version=version)]
     begin, end, step = (np.full(len(extents), value, np.int32) for value in (0, 1, 1))
     options = editor.schema.StridedSliceOptionsT()
     options.beginMask = options.endMask = sum(1 << place for place in range(len(extents)) if place != axis)
     bounds = [editor.constant("bounds", values, "INT32") for values in (begin, end, step)]
-    parts[index] = part
-    return editor.operator("STRIDED_SLICE", [index, *bounds], [part], options=options)
+    return [editor.operator("STRIDED_SLICE", [index, *bounds], [part], options=options)]
 
 
 def _shrink(editor: GraphEditor, operator: Operator, axis: int) -> None:

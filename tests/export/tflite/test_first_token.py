@@ -5,6 +5,7 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 from tiny_tflite import answerer, classifier, embedder, to_tflite
 
+from export.file.check import check_file
 from export.file.contents import parse, serialize
 from export.file.editor import editors
 from export.quantization.statistics import token_rows
@@ -46,6 +47,7 @@ def lengths_of(content, name):
 @pytest.mark.parametrize("length", [16, None])
 def test_the_same_numbers(recipe, length, monkeypatch):
     rewritten, plain = both(to_tflite(classifier(), lengths=(length,)), recipe, monkeypatch)
+    check_file(rewritten)
     for seed in range(4):
         found, expected = (run(content, length or 9 + seed, seed) for content in (rewritten, plain))
         for name, value in expected.items():
