@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from record import add_output, write_run
 
@@ -67,9 +68,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64 * 128, help="places of a batch for each chip")
     add_output(parser, "accelerators")
     args = parser.parse_args()
-    known = json.loads(args.output.read_text())["runs"][0]["results"] if args.output.exists() else []
-    found = {row["step"]: row for row in known}
     for size in args.sizes:
+        found = {row["step"]: row for row in known_rows(args.output, size)}
         for length in args.lengths:
             for chips in args.chips:
                 count = 4 if ":" in chips else 1
@@ -77,8 +77,15 @@ def main() -> None:
                 name = f"{size} {rows} × {length}, {chips}"
                 if name not in found or "error" in found[name]:
                     found[name] = row_of(name, compile_one(size, chips, length, rows))
-                    write_run(args.output, list(found.values()), packages=("jax", "jaxlib", "keras", "libtpu"))
+                    packages = ("jax", "jaxlib", "keras", "libtpu", "jax-cuda12-plugin")
+                    write_run(args.output, list(found.values()), packages=packages, part=size)
                 print(json.dumps(found[name]), flush=True)
+
+
+def known_rows(path: Path, size: str) -> list[dict]:
+    """The rows of a size that are in the file already."""
+    runs = json.loads(path.read_text())["runs"] if path.exists() else []
+    return [row for run in runs if run["part"] == size for row in run["results"]]
 
 
 if __name__ == "__main__":

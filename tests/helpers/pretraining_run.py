@@ -3,10 +3,12 @@
 import os
 import random
 import sys
+from dataclasses import replace
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from keras_bert.model.config import BertConfig
+from keras_bert.pretraining.corpus.manifest import load_manifest
 from keras_bert.pretraining.corpus.writing import write_examples
 from keras_bert.pretraining.plan import PretrainingPlan
 from keras_bert.pretraining.run import pretrain
@@ -50,4 +52,5 @@ def write_tiny_examples(directory, documents=150, seed=0, pairs="next_sentence")
 
 
 if __name__ == "__main__":
-    pretrain(sys.argv[1], sys.argv[2], CONFIG, TOKENIZER, PLAN, validation=sys.argv[3], verbose=0)
+    plan = replace(PLAN, packed=load_manifest(sys.argv[1]).settings.layout == "packed")
+    pretrain(sys.argv[1], sys.argv[2], CONFIG, TOKENIZER, plan, validation=sys.argv[3], verbose=0)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from dataclasses import replace
 
 import keras
@@ -9,12 +10,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from pretraining_run import CONFIG, PLAN, TOKENIZER, write_tiny_examples
+from strategy_processes import finish, start
 
 from keras_bert.model.hashing import scramble
 from keras_bert.pretraining.batches import token_counts, training_batches, unmasked_rows, validation_batches
 from keras_bert.pretraining.corpus.manifest import load_manifest
 from keras_bert.pretraining.corpus.writing import CorpusError, layout_there, read_examples, write_examples
 from keras_bert.pretraining.masking import Masking
+from keras_bert.pretraining.records import read_history
 from keras_bert.pretraining.rows.layout import fill_rows, row_dtype
 from keras_bert.pretraining.rows.masking import mask_rows, row_keys, with_keys
 from keras_bert.pretraining.rows.reading import StoredRows
@@ -266,6 +269,22 @@ def test_a_step_that_masks_is_that_of_masked_batches(directories, tmp_path, with
     monkeypatch.setattr("keras_bert.pretraining.run.masks_on_devices", lambda examples: False)
     outside = pretrain(examples, tmp_path / "inside", *settings, validation=examples, verbose=0)
     assert outside["loss"][-1] == inside["loss"][-1] and outside["val_loss"][-1] == inside["val_loss"][-1]
+
+
+@pytest.mark.slow
+def test_killed_it_goes_on_with_the_masks_that_it_would_have_had(directories, tmp_path):
+    words = [directories["packed"], tmp_path / "killed", directories["packed"]]
+    killed = start("pretraining_run.py", *words)
+    while not list(tmp_path.glob("killed/state/step-*")) and killed.poll() is None:
+        time.sleep(0.01)
+    killed.kill()
+    killed.communicate()
+    assert not (tmp_path / "killed" / "model").exists()
+    finish(start("pretraining_run.py", *words), timeout=900)
+    finish(start("pretraining_run.py", words[0], tmp_path / "whole", words[2]), timeout=900)
+    ours, expected = (read_history(tmp_path / name / "history.jsonl") for name in ("killed", "whole"))
+    for name in set(expected) - {"seconds", "tokens_per_second"}:
+        assert ours[name] == expected[name], name
 
 
 def test_a_nan_leaves_masked_batches(directories, tmp_path, without_xla, monkeypatch):
