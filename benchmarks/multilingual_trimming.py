@@ -1,14 +1,14 @@
 """Trims the token table of multilingual encoders for English and Chinese, and counts what changes.
 
-    pip install sentencepiece wordfreq
-    python benchmarks/multilingual_trimming.py --data DIR --model many.model          # 20 minutes on two cores
+    pip install wordfreq
+    python benchmarks/multilingual_trimming.py --data DIR          # 10 minutes on two cores
 
-`DIR` has `enwiki.txt.gz`, `enwiki_heldout.txt.gz`, `zhwiki.txt.gz` and `langid/language_detection.csv`. `many.model` is
-a SentencePiece model of 250,000 pieces; if there is none, it is learned from wordfreq's lists of 42 languages.
+`DIR` has `enwiki.txt.gz`, `enwiki_heldout.txt.gz`, `zhwiki.txt.gz` and `langid/language_detection.csv`. The vocabulary
+has XLM-R's 250,002 pieces: words, parts of words and characters of wordfreq's lists in 42 languages, by frequency.
 
 The pieces to keep are chosen by English and Chinese Wikipedia: those that occur at least so many times, or all that are
-spelled in the letters of both. Held out are the sentences of `enwiki_heldout.txt.gz` and of the last tenth of
-`zhwiki.txt.gz`; the other languages are those of `langid`. Two encoders: one of multilingual MiniLM's sizes with random
+spelled in the letters of both. For an encoder it is the smallest count with which it becomes four times smaller. Held out are the sentences of `enwiki_heldout.txt.gz` and of the last tenth of the
+Chinese text; the other languages are those of `langid`. Two encoders: one of multilingual MiniLM's sizes with random
 weights, and a small one that learns here, from pairs of neighbouring sentences of both Wikipedias. Files are
 directories as `save` writes them, and `.tflite` by `dynamic_int8`. Writes `results/multilingual_trimming.json`.
 """
@@ -18,6 +18,7 @@ import csv
 import gzip
 import itertools
 import json
+import math
 import re
 import sys
 import tempfile
@@ -39,47 +40,49 @@ from keras_bert.tasks.similarity.pooling import embedding_model  # noqa: E402
 from keras_bert.tasks.similarity.task import SentenceEmbedder  # noqa: E402
 from keras_bert.text.tokenized_texts import tokenize_texts  # noqa: E402
 from keras_bert.text.unigram import UnigramTokenizer  # noqa: E402
+from keras_bert.text.unigram_model import SPACE, UnigramModel  # noqa: E402
 
 SIZES = {
     "multilingual MiniLM's sizes, random": {"num_layers": 12, "hidden_dim": 384, "num_heads": 12},
     "small, trained": {"num_layers": 2, "hidden_dim": 128, "num_heads": 2},
 }
+PARTS = ("vocabulary", *SIZES)
+TIMES_SMALLER = 4
 LETTERS = "".join(map(chr, range(0x21, 0x7F))) + "–—‘’“”…·、。〈〉《》「」『』【】（），：；！？"
 _IS_HAN = re.compile(r"[\u3400-\u9fff]")
 
 # === Data ===
 
 
-def learn_model(path: Path) -> None:
-    """Learn a vocabulary of many languages from wordfreq's lists."""
-    import sentencepiece
+def make_model(pieces: int = 250_002) -> UnigramModel:
+    """A vocabulary of 42 languages: the words of each, parts of these, and all characters."""
     import wordfreq
 
-    with tempfile.TemporaryDirectory() as place:
-        words = Path(place) / "words.tsv"
-        with words.open("w", encoding="utf-8") as file:
-            for language in sorted(wordfreq.available_languages("best")):
-                found = itertools.islice(wordfreq.get_frequency_dict(language, wordlist="best").items(), 60_000)
-                for word, share in found:
-                    count = max(1, round(share**0.7 * 1e6))
-                    file.write(f"{word}\t{count}\n{word.capitalize()}\t{max(1, count // 8)}\n")
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(words),
-            input_format="tsv",
-            model_prefix=str(path.with_suffix("")),
-            model_type="unigram",
-            vocab_size=250_000,
-            character_coverage=0.9999,
-            hard_vocab_limit=False,
-            seed_sentencepiece_size=1_500_000,
-            minloglevel=2,
-        )
+    words: dict[str, float] = defaultdict(float)
+    parts: dict[str, float] = defaultdict(float)
+    languages = sorted(wordfreq.available_languages("best"))
+    for language in languages:
+        space = "" if language in ("zh", "ja") else SPACE
+        for word, share in itertools.islice(wordfreq.get_frequency_dict(language, wordlist="best").items(), 8000):
+            words[space + word] += share
+            words[space + word.capitalize()] += share / 8
+            for begin, size in itertools.product(range(len(word)), (1, 2, 3, 4)):
+                parts[word[begin : begin + size]] += share / 100
+    for char in LETTERS:
+        parts[char] += 1e-3
+    characters = {SPACE: 1e-4, **{part: share for part, share in parts.items() if len(part) == 1}}
+    others = {**parts, **words}
+    best = sorted((piece for piece in others if piece not in characters), key=lambda piece: -others[piece])
+    chosen = [*characters, *best[: pieces - 5 - len(characters)]]
+    total = sum(others.values())
+    shares = {**others, **characters}
+    return UnigramModel.from_pieces([(piece, math.log(shares[piece] / total)) for piece in chosen])
 
 
-def read_sentences(path: Path, most_bytes: int) -> list[str]:
+def read_sentences(path: Path, most: int) -> list[str]:
     """Sentences of at least ten characters, Chinese or English."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
-        lines = file.read(most_bytes).split("\n")
+        lines = file.read(most).split("\n")
     parts = (part for line in lines for part in re.split(r"(?<=[.!?]) (?=[A-Z])|(?<=[。！？])", line.strip()))
     return [part for part in parts if len(part) >= 10]
 
@@ -186,67 +189,79 @@ def measure(embedder: SentenceEmbedder, trimmed: SentenceEmbedder, held_out: dic
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--model", type=Path, required=True)
-    parser.add_argument(
-        "--megabytes", type=int, default=40, help="characters of each Wikipedia to choose by, in millions"
-    )
-    parser.add_argument("--min-count", type=int, default=1, help="of the pieces that both encoders keep")
-    parser.add_argument("--pairs", type=int, default=4000, help="of each language that the small encoder learns from")
-    parser.add_argument("--sentences", type=int, default=300, help="of each language whose vectors are compared")
-    add_output(parser, "multilingual_trimming")
-    arguments = parser.parse_args()
-    if not arguments.model.is_file():
-        learn_model(arguments.model)
-    tokenizer = UnigramTokenizer(arguments.model)
-    read = {name: read_sentences(arguments.data / f"{name}.txt.gz", arguments.megabytes * 1_000_000)
-            for name in ("enwiki", "zhwiki")}  # fmt: skip
-    tenth = len(read["zhwiki"]) // 10
-    chosen = {"English": read["enwiki"], "Chinese": read["zhwiki"][:-tenth]}
-    held_out = {
-        "English": read_sentences(arguments.data / "enwiki_heldout.txt.gz", 3_000_000),
-        "Chinese": read["zhwiki"][-tenth:],
-    }
-    others = read_others(arguments.data / "langid" / "language_detection.csv")
-    texts = [text for part in chosen.values() for text in part]
-    counts = np.bincount(tokenize_texts(tokenizer, texts).first_ids, minlength=tokenizer.vocabulary_size)
-    alphabet = LETTERS + "".join(sorted({char for text in chosen["Chinese"] for char in _IS_HAN.findall(text)}))
-    results: dict[str, Any] = {
-        "pieces": tokenizer.vocabulary_size,
-        "sentences to choose by": {language: len(part) for language, part in chosen.items()},
-        "held-out sentences": {language: len(part) for language, part in held_out.items()},
-        "kept": curve(tokenizer, counts, alphabet, held_out),
-    }
-    print(json.dumps(results, indent=1), flush=True)
-    few = {language: part[:: max(1, len(part) // arguments.sentences)] for language, part in held_out.items()}
-    for name, sizes in SIZES.items():
-        embedder = make_embedder(tokenizer, sizes)
-        if "trained" in name:
-            train(embedder, chosen, arguments.pairs)
-        every = [text for part in held_out.values() for text in part]
-        trimmed, report = trim_vocabulary(embedder, texts, held_out=every, min_count=arguments.min_count)
-        results[name] = {"report": str(report), **measure(embedder, trimmed, few)}
-        if "trained" in name:
-            pairs = [pair for part in few.values() for pair in neighbours(part)]
-            results[name]["accuracy@1 before and after"] = [
-                task.evaluate(pairs).accuracy_at_1 for task in (embedder, trimmed)
-            ]
-            results["texts of other languages that are cut in another way"] = count_changed(tokenizer, trimmed, others)
-        print(json.dumps(results[name], indent=1), flush=True)
-        del embedder, trimmed
-    write_run(arguments.output, results, packages=("tensorflow", "keras", "tensorflow-text"))
+def least_count(embedder: SentenceEmbedder, counts: np.ndarray) -> int:
+    """How often a piece must occur to be kept, so that the encoder becomes four times smaller."""
+    width, total = embedder.config.hidden_dim, embedder.model.count_params()
+    rest = total - len(counts) * width
+    room = (total / TIMES_SMALLER - rest) / width - 600  # for special tokens and letters
+    return next(least for least in itertools.count(1) if np.sum(counts >= least) <= room)
 
 
 def count_changed(
-    tokenizer: UnigramTokenizer, trimmed: SentenceEmbedder, others: dict[str, list[str]]
+    tokenizer: UnigramTokenizer, kept: np.ndarray, others: dict[str, list[str]]
 ) -> dict[str, dict[str, int]]:
-    kept = np.isin(tokenizer.vocabulary, trimmed.tokenizer.vocabulary)
+    """How many texts of other languages are cut in another way."""
     return {
         language: {"texts": len(texts), "changed": round(len(texts) * (1 - share_same(tokenizer, texts, kept) / 100))}
         for language, texts in others.items()
     }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure; others stay")
+    parser.add_argument("--characters", type=int, default=10_000_000, help="of each Wikipedia to choose by")
+    parser.add_argument("--pairs", type=int, default=3000, help="of each language that the small encoder learns from")
+    parser.add_argument("--sentences", type=int, default=100, help="of each language whose vectors are compared")
+    add_output(parser, "multilingual_trimming")
+    arguments = parser.parse_args()
+    tokenizer = UnigramTokenizer(make_model())
+    english, chinese = (
+        read_sentences(arguments.data / f"{name}.txt.gz", arguments.characters) for name in ("enwiki", "zhwiki")
+    )
+    tenth = len(chinese) // 10
+    chosen = {"English": english, "Chinese": chinese[:-tenth]}
+    held_out = {
+        "English": read_sentences(arguments.data / "enwiki_heldout.txt.gz", 3_000_000),
+        "Chinese": chinese[-tenth:],
+    }
+    texts = [text for part in chosen.values() for text in part]
+    counts = np.bincount(tokenize_texts(tokenizer, texts).first_ids, minlength=tokenizer.vocabulary_size)
+    for part in arguments.parts:
+        found: dict[str, Any]
+        if part == "vocabulary":
+            alphabet = LETTERS + "".join(sorted({char for text in chosen["Chinese"] for char in _IS_HAN.findall(text)}))
+            found = {
+                "pieces": tokenizer.vocabulary_size,
+                "sentences to choose by": {language: len(one) for language, one in chosen.items()},
+                "held-out sentences": {language: len(one) for language, one in held_out.items()},
+                "kept": curve(tokenizer, counts, alphabet, held_out),
+            }
+        else:
+            embedder = make_embedder(tokenizer, SIZES[part])
+            if "trained" in part:
+                train(embedder, chosen, arguments.pairs)
+            least = least_count(embedder, counts)
+            trimmed, report = trim_vocabulary(embedder, texts, min_count=least)
+            kept = np.isin(tokenizer.vocabulary, trimmed.tokenizer.vocabulary)
+            few = {language: one[:: max(1, len(one) // arguments.sentences)] for language, one in held_out.items()}
+            others = read_others(arguments.data / "langid" / "language_detection.csv")
+            found = {
+                "pieces": [report.before, report.after],
+                "least count": least,
+                "% of held-out sentences cut as before": {
+                    language: share_same(tokenizer, one, kept) for language, one in held_out.items()
+                },
+                "texts of other languages that are cut in another way": count_changed(tokenizer, kept, others),
+                **measure(embedder, trimmed, few),
+            }
+            if "trained" in part:
+                pairs = [pair for one in held_out.values() for pair in neighbours(one)[: arguments.sentences]]
+                scores = [task.evaluate(pairs).accuracy_at_1 for task in (embedder, trimmed)]
+                found["accuracy@1 of the next sentence"] = scores
+        packages = ("tensorflow", "keras", "tensorflow-text")
+        print(json.dumps(write_run(arguments.output, found, packages=packages, part=part), indent=1), flush=True)
 
 
 if __name__ == "__main__":
