@@ -7,10 +7,11 @@
 has XLM-R's 250,002 pieces: words, parts of words and characters of wordfreq's lists in 42 languages, by frequency.
 
 The pieces to keep are chosen by English and Chinese Wikipedia: those that occur at least so many times, or all that are
-spelled in the letters of both. For an encoder it is the smallest count with which it becomes four times smaller. Held out are the sentences of `enwiki_heldout.txt.gz` and of the last tenth of the
-Chinese text; the other languages are those of `langid`. Two encoders: one of multilingual MiniLM's sizes with random
-weights, and a small one that learns here, from pairs of neighbouring sentences of both Wikipedias. Files are
-directories as `save` writes them, and `.tflite` by `dynamic_int8`. Writes `results/multilingual_trimming.json`.
+spelled in the letters of both. For an encoder it is the smallest count with which it becomes four times smaller. Held
+out are the sentences of `enwiki_heldout.txt.gz` and of the last tenth of the Chinese text; the other languages are
+those of `langid`. Two encoders: one of multilingual MiniLM's sizes with random weights, and a small one that learns
+here, from pairs of neighbouring sentences of both Wikipedias. Files are directories as `save` writes them, and
+`.tflite` by `dynamic_int8`. Writes `results/multilingual_trimming.json`.
 """
 
 import argparse
