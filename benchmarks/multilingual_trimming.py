@@ -11,7 +11,7 @@ spelled in the letters of both. For an encoder it is the smallest count with whi
 out are the sentences of `enwiki_heldout.txt.gz` and of the last tenth of the Chinese text; the other languages are
 those of `langid`. Two encoders: one of multilingual MiniLM's sizes with random weights, and a small one that learns
 here, from pairs of neighbouring sentences of both Wikipedias. Files are directories as `save` writes them, and
-`.tflite` by `dynamic_int8`. Writes `results/multilingual_trimming.json`.
+`.tflite` by `dynamic_int8` of the small one. Writes `results/multilingual_trimming.json`.
 """
 
 import argparse
@@ -149,7 +149,9 @@ def train(embedder: SentenceEmbedder, chosen: dict[str, list[str]], count: int) 
     print(embedder.fit(pairs, epochs=1, batch_size=64, learning_rate=1e-3), flush=True)
 
 
-def measure(embedder: SentenceEmbedder, trimmed: SentenceEmbedder, held_out: dict[str, list[str]]) -> dict[str, Any]:
+def measure(
+    embedder: SentenceEmbedder, trimmed: SentenceEmbedder, held_out: dict[str, list[str]], tflite: bool
+) -> dict[str, Any]:
     """Sizes before and after, and whether the vectors of held-out sentences are the same."""
     found: dict[str, Any] = {
         "parameters": [task.model.count_params() for task in (embedder, trimmed)],
@@ -176,17 +178,18 @@ def measure(embedder: SentenceEmbedder, trimmed: SentenceEmbedder, held_out: dic
             sum(file.stat().st_size for file in (Path(place) / name).rglob("*")) for name in ("before", "after")
         ]
         found["bytes of the directory"] = directories
-        files = [
-            export.convert(task, Path(place) / f"{name}.tflite", recipe="dynamic_int8", lengths=(64,), check=False).path
-            for name, task in (("before", embedder), ("after", trimmed))
-        ]
-        found["bytes of the .tflite"] = [file.stat().st_size for file in files]
-        texts = [text for part in held_out.values() for text in part[:20]]
-        answers = [np.asarray(export.load(file)(texts)) for file in files]
-        found["most difference of the .tflite files"] = float(np.abs(answers[0] - answers[1]).max())
-    found["times smaller"] = {
-        key: found[key][0] / found[key][1] for key in ("parameters", "bytes of the directory", "bytes of the .tflite")
-    }
+        if tflite:
+            files = [
+                export.convert(
+                    task, Path(place) / f"{name}.tflite", recipe="dynamic_int8", lengths=(64,), check=False
+                ).path
+                for name, task in (("before", embedder), ("after", trimmed))
+            ]
+            found["bytes of the .tflite"] = [file.stat().st_size for file in files]
+            texts = [text for part in held_out.values() for text in part[:20]]
+            answers = [np.asarray(export.load(file)(texts)) for file in files]
+            found["largest difference of the .tflite files' vectors"] = float(np.abs(answers[0] - answers[1]).max())
+    found["times smaller"] = {key: values[0] / values[1] for key, values in found.items() if isinstance(values, list)}
     return found
 
 
@@ -255,7 +258,7 @@ def main() -> None:
                     language: share_same(tokenizer, one, kept) for language, one in held_out.items()
                 },
                 "texts of other languages that are cut in another way": count_changed(tokenizer, kept, others),
-                **measure(embedder, trimmed, few),
+                **measure(embedder, trimmed, few, tflite="trained" in part),
             }
             if "trained" in part:
                 pairs = [pair for one in held_out.values() for pair in neighbours(one)[: arguments.sentences]]
