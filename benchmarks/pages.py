@@ -105,8 +105,11 @@ PAGES = {
     ),
     "unigram_tokenizer": Page(
         "Unigram tokenizer",
-        "Models learned by the library, read by it, by SentencePiece and by `tokenizers`, on the same texts.",
-        "Where texts differ from SentencePiece, both cuts have the same score.",
+        "Models read by the library, by SentencePiece and by `tokenizers`, on the same texts: two that the library "
+        "learned from English and Chinese Wikipedia, and the one of 42 languages that the page on trimming makes. The "
+        "device's tokenizer, in Python, reads at most 20,000 texts.",
+        "Where texts differ from SentencePiece, both cuts have the same score but for rounding. `tokenizers` treats "
+        "many random strings in another way than SentencePiece does.",
         "Text",
         code=("keras_bert/text",),
     ),
