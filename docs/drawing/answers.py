@@ -1,7 +1,7 @@
 """Trains a small model for each task and keeps its answers for the gallery of tasks.
 
-    python docs/drawing/answers.py                  # ten minutes on two cores
-    python docs/drawing/answers.py --only aspect    # one task, a minute
+    python docs/drawing/answers.py                  # some minutes
+    python docs/drawing/answers.py --only aspect    # one task
 
 Writes docs/pictures/gallery/answers.json, with an input and an answer for each task; `docs/drawing/gallery.py` draws
 them. The models start from MiniLM and tiny-en. They learn from the bundled commands to an assistant or, where a task
@@ -11,6 +11,7 @@ needs other data, from the few dozen sentences below: enough to answer texts lik
 import argparse
 import json
 import os
+import random
 from itertools import product
 from pathlib import Path
 
@@ -139,16 +140,16 @@ def relation():
 
 def aspect():
     """A sentence and what it says of two things."""
-    sentences, labels = [], []
-    pairs = [pair for pair in product(ASPECTS, ASPECTS) if pair[0] != pair[1]]
-    links = ", but the", " and the", ", while the"
-    for number, ((first, second), (one, other)) in enumerate(product(pairs * 2, product(SERVED, SERVED))):
-        words = [SERVED[name][(number // (5 * place + 1)) % 5] for place, name in enumerate((one, other))]
-        text = f"The {first} was {words[0]}{links[number % 3]} {second} was {words[1]}."
+    sentences, labels, chance = [], [], random.Random(1)
+    for _ in range(720):
+        first, second = chance.sample(ASPECTS, 2)
+        one, other = chance.choice(list(SERVED)), chance.choice(list(SERVED))
+        link = chance.choice([", but the", " and the", ", while the"])
+        text = f"The {first} was {chance.choice(SERVED[one])}{link} {second} was {chance.choice(SERVED[other])}."
         sentences += [(text, first), (text, second)]
         labels += [one, other]
     aspects = keras_bert.AspectClassifier.from_pretrained("tiny-en", sequence_length=48)
-    aspects.fit(sentences, labels, learning_rate=2e-3, epochs=60, dropout=0.0, patience=None, verbose=2)
+    aspects.fit(sentences, labels, learning_rate=1e-3, epochs=24, dropout=0.0, patience=None, verbose=2)
     text = "The pizza was delicious, but the service was slow."
     found = aspects.predict(text, aspects=["pizza", "service"])
     answer = [{"aspect": one.aspect, "label": one.label, "probability": one.probability} for one in found]

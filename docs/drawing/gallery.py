@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from svg import Picture, mono_width
 
 GALLERY = Path(__file__).parents[1] / "pictures" / "gallery"
-WIDTH, MARGIN, SIZE, COLUMNS = 430, 20, 13, 50
+WIDTH, MARGIN, SIZE, COLUMNS = 380, 18, 13, 43
 COLOURS = "blue", "green", "orange", "violet", "rose"
 POLARITIES = {"positive": "green", "negative": "rose", "neutral": "panel"}
 Span = tuple[int, int, str, str]
@@ -178,7 +178,7 @@ def multiple_choice(found: dict[str, Any]) -> Picture:
     """A context and its choices."""
     card = Card("A beginning, and how likely each ending is")
     card.marked(found["text"], [])
-    card.bars([(one["text"], one["probability"]) for one in found["answer"]], width=215)
+    card.bars([(one["text"], one["probability"]) for one in found["answer"]], width=200)
     return card.done()
 
 
