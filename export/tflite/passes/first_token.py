@@ -24,17 +24,15 @@ def keep_first_token(file: TFLiteFile) -> None:
     """Rewrite a parsed file in place; graphs that read other tokens at their end stay as they are."""
     for editor in editors(file):
         needed: Parts = {}
-        narrowed: set[int] = set()  # the ids of operators that will compute a part
+        reads: dict[int, Parts] = {}  # what operators need of their inputs, by the ids of those that need parts
         slices = {id(operator) for operator in editor.graph.operators if _takes_first(editor, operator)}
         for operator in reversed(editor.graph.operators):
-            if id(operator) in slices:
-                needed.setdefault(int(operator.inputs[0]), 1)
-                continue
-            inputs = _inputs(editor, operator, needed, narrowed | slices)
-            if inputs is not None:
-                narrowed.add(id(operator))
-                for index, axis in inputs.items():
-                    needed.setdefault(index, axis)
+            is_slice = id(operator) in slices
+            inputs = {int(operator.inputs[0]): 1} if is_slice else _inputs(editor, operator, needed, reads)
+            if inputs is not None and all(needed.get(index, axis) == axis for index, axis in inputs.items()):
+                reads[id(operator)] = inputs
+                needed |= inputs
+        narrowed = set(reads) - slices
         if narrowed:
             _narrow(editor, needed, narrowed)
 
@@ -53,18 +51,16 @@ def _takes_first(editor: GraphEditor, operator: Operator) -> bool:
     return is_whole and not is_open and (int(begin[1]), int(end[1])) == (0, 1)
 
 
-def _inputs(editor: GraphEditor, operator: Operator, needed: Parts, narrowed: set[int]) -> Parts | None:
+def _inputs(editor: GraphEditor, operator: Operator, needed: Parts, reads: Mapping[int, Parts]) -> Parts | None:
     """The parts of its inputs that an operator needs, if all of its readers need only a part of its output."""
     (output,) = operator.outputs if len(operator.outputs) == 1 else (-1,)
     axis = needed.get(int(output))
     if axis is None or int(output) in editor.graph.outputs or editor.extents(int(output))[axis] == 1:
         return None
-    if not all(id(reader) in narrowed for reader in editor.uses(int(output))):
+    # The second matrix of a product is read as a whole, also by a product of which a part is needed.
+    if not all(int(output) in reads.get(id(reader), {}) for reader in editor.uses(int(output))):
         return None
-    name = next((name for name in _CHAINS if editor.is_op(operator, name)), "")
-    found = _parts(editor, operator, name, axis)
-    agrees = found is not None and all(needed.get(index, place) == place for index, place in found.items())
-    return found if agrees else None
+    return _parts(editor, operator, next((name for name in _CHAINS if editor.is_op(operator, name)), ""), axis)
 
 
 def _parts(editor: GraphEditor, operator: Operator, name: str, axis: int) -> Parts | None:
@@ -73,6 +69,7 @@ def _parts(editor: GraphEditor, operator: Operator, name: str, axis: int) -> Par
     if name == "BATCH_MATMUL":
         adjoint = operator.builtinOptions.adjX
         is_row = axis == rank - 2 and not adjoint and len(editor.extents(sources[0])) == rank
+        is_row = is_row and sources[0] != sources[1]
         return {sources[0]: axis} if is_row else None
     if name == "TRANSPOSE":
         order = editor.value(sources[1], "INT32")

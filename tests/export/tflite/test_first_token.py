@@ -1,9 +1,10 @@
 """A file that reads the first token alone computes its last block for it alone, with the same numbers."""
 
+import keras
 import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
-from tiny_tflite import answerer, classifier, embedder, to_tflite
+from tiny_tflite import answerer, classifier, embedder, to_large_tflite, to_tflite
 
 from export.file.check import check_file
 from export.file.contents import parse, serialize
@@ -12,7 +13,7 @@ from export.quantization.statistics import token_rows
 from export.recipes import RECIPES
 from export.tflite import conversion
 from export.tflite.passes.first_token import keep_first_token
-from keras_bert.model.encoder import encoder_config
+from keras_bert.model.encoder import bert_encoder, encoder_config
 from keras_bert.text.tokenized_texts import TokenizedTexts
 
 SIZE = encoder_config(classifier()).vocabulary_size
@@ -65,3 +66,22 @@ def test_files_that_read_all_tokens_stay(model):
     before = serialize(file)
     keep_first_token(file)
     assert serialize(file) == before
+
+
+def mixer():
+    """A vector that is read as one side of a sum and as the second matrix of a product."""
+    encoder = bert_encoder(encoder_config(classifier()), seed=0)
+    states = encoder.output["sequence_output"]
+    values = keras.layers.Dense(32, name="values")(states)
+    shares = keras.ops.softmax(keras.ops.matmul(states, keras.ops.transpose(states, (0, 2, 1))))
+    mixed = values + keras.ops.matmul(shares, values)
+    return keras.Model(encoder.inputs, {"mixed": mixed[:, 0]})
+
+
+@pytest.mark.parametrize("length", [16, None])
+def test_what_a_product_reads_as_a_whole_stays(length, monkeypatch):
+    rewritten, plain = both(to_large_tflite(mixer(), lengths=(length,)), "float32", monkeypatch)
+    assert lengths_of(rewritten, "BATCH_MATMUL")[-1] == 1 and 1 not in lengths_of(rewritten, "FULLY_CONNECTED")[:-1]
+    for seed in range(3):
+        found, expected = (run(content, length or 9 + seed, seed)["mixed"] for content in (rewritten, plain))
+        np.testing.assert_array_equal(found, expected)
