@@ -1,14 +1,15 @@
 """Compiling for chips that are not there: names, reports, what is counted, and that steps lower for all platforms."""
 
-import importlib.util
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from places import ROOT
 from strategy_processes import finish, start
 
 from keras_bert.cli import main
@@ -108,8 +109,31 @@ def test_commands_refuse_unknown_chips(capsys):
     assert "'v9' is no accelerator" in capsys.readouterr().err
 
 
+needs_libtpu = pytest.mark.skipif(find_spec("libtpu") is None, reason="needs libtpu: pip install libtpu")
+CHECKPOINT = ROOT / "tests" / "compat" / "0.1.0" / "checkpoints" / "huggingface"
+
+
 @pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs libtpu: pip install libtpu")
+@needs_libtpu
+def test_a_task_compiles_for_a_tpu(tmp_path):
+    lines = [f"{'a good film' if index % 2 else 'the dull plot was bad'}\t{index % 2}" for index in range(40)]
+    (tmp_path / "train.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n", encoding="utf-8")
+    words = ["finetune", tmp_path / "train.tsv", tmp_path / "out", "--model", CHECKPOINT, "--sequence-length", "32"]
+    command = [sys.executable, "-m", "keras_bert.cli", *words, "--batch-size", "16", "--compile-for", "v5e"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for said in (
+        "compiled for     1 × TPU v5e (1x1)",
+        "fits             yes",
+        "the compiler's estimate",
+        "nothing ran",
+    ):
+        assert said in done.stdout, said
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@needs_libtpu
 @pytest.mark.parametrize("flags", [(), ("--packed", "--accumulation", "2")])
 def test_tiny_compiles_for_four_tpus(flags, tmp_path):
     words = ["pretrain", "none.txt", str(tmp_path), "--size", "tiny", "--batch-size", "64", "--json", *flags]
