@@ -71,7 +71,7 @@ def read_sentence_modules(directory: Path, *, pooling: str | None = None) -> Sen
             f"{place}: include_prompt is false, so that the mean leaves out the prompt's tokens; expected true. Choose "
             "another model, or load its encoder with load_encoder."
         )
-    length = length if isinstance(length, int) else None
+    length = length if type(length) is int and length > 0 else None
     return SentenceModules(encoder, pooling, "Normalize" in kinds, length, prompts, default)
 
 
@@ -80,7 +80,7 @@ def _read_prompts(path: Path) -> tuple[dict[str, str], str | None]:
     prompts, default = said.get("prompts") or {}, said.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
         raise CheckpointError(f"{path}: prompts is {str(prompts)[:60]}; expected an object of names and texts.")
-    if default is not None and default not in prompts:
+    if default is not None and not (isinstance(default, str) and default in prompts):
         raise CheckpointError(
             f"{path}: default_prompt_name is {default!r}, and prompts has {', '.join(map(repr, prompts)) or 'none'}; "
             "expected one of these names, or null."
@@ -112,7 +112,7 @@ def _inside(directory: Path, module: dict[str, Any]) -> Path:
 def _read_pooling(path: Path) -> str:
     values = read_json(path)
     named = values.get("pooling_mode")  # newer versions; may name several, and overrides the older keys
-    chosen = [named] if isinstance(named, str) else list(map(str, named or []))
+    chosen = list(map(str, named)) if isinstance(named, list) else [str(named)] if named else []
     if not chosen:
         chosen = [name for name, key in _MODES.items() if values.get(key)]
         chosen += [key.removeprefix("pooling_mode_") for key in _OTHER_MODES if values.get(key)]

@@ -509,12 +509,13 @@ def test_modules_are_read_or_refused(tmp_path):
         ({"prompts": {"query": "query: "}, "default_prompt_name": "passage"}, "prompts has 'query'; expected one"),
         ({"default_prompt_name": "query"}, "prompts has none; expected one"),
         ({"prompts": ["query: "]}, "expected an object of names and texts"),
+        ({"prompts": {"query": "query: "}, "default_prompt_name": ["query"]}, "expected one of these names"),
     ):
         (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(said), encoding="utf-8")
         with pytest.raises(CheckpointError, match=words):
             read_sentence_modules(tmp_path)
     (tmp_path / "config_sentence_transformers.json").unlink()
-    for pooling in ({"pooling_mode_max_tokens": True}, {"pooling_mode": ["mean", "cls"]}, {}):
+    for pooling in ({"pooling_mode_max_tokens": True}, {"pooling_mode": ["mean", "cls"]}, {"pooling_mode": 5}, {}):
         with pytest.raises(CheckpointError, match="Pass pooling="):
             read_sentence_modules(write_modules(tmp_path, pooling))
     assert read_sentence_modules(tmp_path, pooling="mean").pooling == "mean"
