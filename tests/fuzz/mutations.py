@@ -137,9 +137,12 @@ def _json(data: bytes, rng: np.random.Generator) -> bytes:
         return json.dumps(_value(rng)).encode()
     holder, key = places[int(rng.integers(len(places)))]
     choice = rng.random()
-    if choice < 0.2:
+    if choice < 0.15:
         del holder[key]
-    elif choice < 0.3 and isinstance(holder, dict):
+    elif choice < 0.3:  # the value of another place, which often has the right type
+        other, name = places[int(rng.integers(len(places)))]
+        holder[key] = json.loads(json.dumps(other[name]))
+    elif choice < 0.35 and isinstance(holder, dict):
         holder[str(_value(rng))] = holder.pop(key)
     elif choice < 0.5 and isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
         holder[key] = int(rng.choice(np.array(_NUMBERS, dtype=object)))
@@ -174,18 +177,38 @@ def _jsonl(data: bytes, rng: np.random.Generator) -> bytes:
 
 
 def _safetensors(data: bytes, rng: np.random.Generator) -> bytes:
-    """The header: its JSON, or the length before it."""
+    """The header: its JSON, the length before it, or what it says of a tensor, in words that it may have."""
     size = int.from_bytes(data[:8], "little")
     header, rest = data[8 : 8 + size], data[8 + size :]
-    if rng.random() < 0.2:
-        return (
-            int(rng.choice(np.array([0, 1, max(size - 1, 0), size + 1, 2**40, 2**63], dtype=object))).to_bytes(
-                8, "little"
-            )
-            + data[8:]
-        )
-    changed = _json(header, rng)
+    choice = rng.random()
+    if choice < 0.1:
+        numbers = np.array([0, 1, max(size - 1, 0), size + 1, 2**40, 2**63], dtype=object)
+        return int(rng.choice(numbers)).to_bytes(8, "little") + data[8:]
+    if choice < 0.3:
+        return data[: 8 + size] + _BYTES[int(rng.integers(len(_BYTES)))](rest, rng)
+    changed = _json(header, rng) if choice < 0.5 else _tensor(header, rng)
     return len(changed).to_bytes(8, "little") + changed + rest
+
+
+def _tensor(header: bytes, rng: np.random.Generator) -> bytes:
+    """One tensor of a header: of another type or shape, elsewhere, or under another name."""
+    told = json.loads(header)
+    names = [name for name in told if name != "__metadata__"]
+    one, other = (names[int(rng.integers(len(names)))] for _ in range(2))
+    entry, choice = told[one], int(rng.integers(6))
+    if choice == 0:
+        entry["dtype"] = str(rng.choice(["F64", "F32", "F16", "BF16", "I32", "U8", "BOOL", "F8_E4M3"]))
+    elif choice == 1:
+        entry["shape"] = entry["shape"][::-1]
+    elif choice == 2:
+        entry["shape"] = [*entry["shape"], 1] if rng.random() < 0.5 else [int(np.prod(entry["shape"]))]
+    elif choice == 3:
+        told[one]["data_offsets"], told[other]["data_offsets"] = told[other]["data_offsets"], entry["data_offsets"]
+    elif choice == 4:
+        told[f"{one}.more" if rng.random() < 0.5 else one.replace("bert.", "")] = told.pop(one)
+    else:
+        told[one], told[other] = told[other], told[one]
+    return json.dumps(told).encode()
 
 
 def _zip(data: bytes, rng: np.random.Generator) -> bytes:

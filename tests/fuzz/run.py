@@ -112,7 +112,7 @@ def fuzz(name: str, arguments: argparse.Namespace, before: dict, end: float) -> 
         send.close()
         fault, ready = None, False
         while place < len(numbers) and time.monotonic() < end:
-            if not receive.poll(_patience() if ready else 300):
+            if not _answers(receive, child.pid, ready):
                 fault = f"took more than {SECONDS} seconds"
                 break
             try:
@@ -142,9 +142,24 @@ def fuzz(name: str, arguments: argparse.Namespace, before: dict, end: float) -> 
     return counts
 
 
-def _patience() -> float:
-    """How long to wait: more where others use the processors, for the child measures its own processor time."""
-    return SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)) * 2
+def _answers(receive, process: int, ready: bool) -> bool:
+    """Whether a child says something in time: that of the processor, which others may keep busy."""
+    began, used = time.monotonic(), _processor_time(process)
+    most = SECONDS if ready else 300
+    while not receive.poll(min(SECONDS, 1)):
+        if _processor_time(process) - used > most or time.monotonic() - began > 30 * most:
+            return False
+        if _processor_time(process) == used and time.monotonic() - began > 6 * most:
+            return False  # it waits for something
+    return True
+
+
+def _processor_time(process: int) -> float:
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return time.monotonic()  # no such files here: by the clock
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _known(name: str) -> list[str]:
