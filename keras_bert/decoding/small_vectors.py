@@ -80,7 +80,7 @@ class SmallVectors:
             ) from None
 
     def search(
-        self, queries: np.ndarray, *, top: int = 5, candidates: int = 40, texts: Sequence[str] | None = None
+        self, queries: np.ndarray, *, top: int = 5, candidates: int | None = None, texts: Sequence[str] | None = None
     ) -> list[list[Hit]]:
         """Return the vectors that are nearest to each query by their cosine, the nearest first.
 
@@ -88,7 +88,7 @@ class SmallVectors:
             queries: Float vectors `[n, H]`, which stay floats.
             top: The number of hits for each query.
             candidates: With bits: how many times `top` vectors, those with the fewest different bits, are compared
-                by their codes.
+                by their codes. `None` is a tenth of the vectors, and at least 40 times `top`.
             texts: The texts of the vectors, which the hits then have.
 
         Example:
@@ -99,17 +99,18 @@ class SmallVectors:
         queries = normalize_vectors(_matrix(queries, "queries"))
         if queries.shape[1] != self.codes.shape[1]:
             raise ValueError(f"The queries have {queries.shape[1]} dimensions, the vectors {self.codes.shape[1]}.")
-        if top < 1 or candidates < 1:
+        if top < 1 or (candidates is not None and candidates < 1):
             raise ValueError(f"top={top}, candidates={candidates}: expected at least 1.")
         if texts is not None and len(texts) != len(self):
             raise ValueError(f"Got {len(texts):,} texts for {len(self):,} vectors; expected one for each.")
-        return [self._search_one(query, top, candidates, texts) for query in queries]
+        count = top * candidates if candidates is not None else max(40 * top, len(self) // 10)
+        return [self._search_one(query, top, count, texts) for query in queries]
 
-    def _search_one(self, query: np.ndarray, top: int, candidates: int, texts: Sequence[str] | None) -> list[Hit]:
+    def _search_one(self, query: np.ndarray, top: int, count: int, texts: Sequence[str] | None) -> list[Hit]:
         places = np.arange(len(self))
-        if self.bits is not None and top * candidates < len(self):
+        if self.bits is not None and count < len(self):
             differing = _count_ones(self.bits ^ np.packbits(query > self.thresholds))
-            places = np.sort(np.argpartition(differing, top * candidates)[: top * candidates])
+            places = np.sort(np.argpartition(differing, count)[:count])
         vectors = self.low + (self.codes[places].astype(np.float32) + 128) * self.step
         scores = normalize_vectors(vectors) @ query
         best = np.argsort(-scores, kind="stable")[:top]

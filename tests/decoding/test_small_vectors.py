@@ -33,6 +33,8 @@ def test_bits_alone_choose_and_codes_decide():
     few, many = (small.search(QUERIES, top=10, candidates=count) for count in (1, 50))
     whole = quantize_vectors(VECTORS).search(QUERIES, top=10)
     assert recall(few, whole) < recall(many, whole)
+    by_default, tenth = small.search(QUERIES, top=2), small.search(QUERIES, top=2, candidates=150)
+    assert [[hit.index for hit in row] for row in by_default] == [[hit.index for hit in row] for row in tenth]
     all_of_them = small.search(QUERIES, top=10, candidates=300)
     assert [[hit.index for hit in row] for row in all_of_them] == [[hit.index for hit in row] for row in whole]
 
@@ -84,7 +86,7 @@ def test_ones_are_counted_in_words_and_in_bytes():
         (lambda: quantize_vectors(VECTORS[0]), r"vectors have the shape \[64\]; expected \[n, H\]"),
         (lambda: quantize_vectors(VECTORS, learn_from=VECTORS[:, :3]), r"learn_from of shape \[3000, 3\]"),
         (lambda: quantize_vectors(VECTORS).search(QUERIES[:, :3]), "queries have 3 dimensions, the vectors 64"),
-        (lambda: quantize_vectors(VECTORS).search(QUERIES, top=0), "top=0, candidates=40: expected at least 1"),
+        (lambda: quantize_vectors(VECTORS).search(QUERIES, top=0), "top=0, candidates=None: expected at least 1"),
         (lambda: quantize_vectors(VECTORS).search(QUERIES, texts=["a"]), "Got 1 texts for 3,000 vectors"),
     ],
 )
