@@ -24,6 +24,7 @@ from compat_artifacts import INDEX, ask, ask_finetuning, ask_model, ask_pretrain
 
 import export
 import keras_bert
+from keras_bert import UnigramModel
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused1]", "[unused2]", "[unused3]", "[unused4]"]
 WORDS = "a the film plot cast train was is very and in to it good fine great bad dull poor who where anna rome malmo"
@@ -38,6 +39,12 @@ CONFIG = keras_bert.BertConfig(
 )
 # Wide enough for matrices of 4 bits and for a token table of integers.
 WIDE = CONFIG.replace(vocabulary_size=136, hidden_dim=32, intermediate_dim=32)
+# XLM-R's, with a vocabulary of SentencePiece.
+PIECES = [*(f"▁{word}" for word in WORDS.split()), "▁", *"abcdefghijklmnopqrstuvwxyz.,?!"]
+UNIGRAM = UnigramModel.from_pieces([(piece, -3.0 - place / 16) for place, piece in enumerate(PIECES)])
+XLM_ROBERTA = CONFIG.replace(
+    vocabulary_size=len(UNIGRAM.tokens), position_offset=2, num_segments=1, layer_norm_epsilon=1e-5
+)
 ROWS = {
     "token_ids": [[2, 9, 11, 15, 17, 22, 3, 0], [2, 10, 12, 3, 20, 25, 41, 3]],
     "segment_ids": [[0, 0, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1]],
@@ -68,7 +75,9 @@ class TaskPlan:
     @property
     def inputs(self) -> dict:
         """What the task is asked, as JSON."""
-        return {"calls": [{"args": args, "options": self.options} for args in self.calls], "rows": ROWS}
+        one = self.config.num_segments == 1
+        rows = ROWS | {"segment_ids": [[0] * len(row) for row in ROWS["segment_ids"]]} if one else ROWS
+        return {"calls": [{"args": args, "options": self.options} for args in self.calls], "rows": rows}
 
 
 TASKS = {
@@ -84,6 +93,9 @@ TASKS = {
         kind="TextClassifier",
         calls=[[[*TEXTS, LONG]], [PAIRS]],
         settings={"kind": "regression", "sequence_length": 12, "long_texts": "windows"},
+    ),
+    "classification_unigram": TaskPlan(
+        kind="TextClassifier", calls=[[TEXTS]], settings={"labels": LABELS}, config=XLM_ROBERTA
     ),
     "classification_wide": TaskPlan(kind="TextClassifier", calls=[[TEXTS]], settings={"labels": LABELS}, config=WIDE),
     "intent_slots": TaskPlan(
@@ -105,6 +117,11 @@ TASKS = {
     ),
     "seq2seq": TaskPlan(kind="Seq2Seq", calls=[[TEXTS]], settings={"target_length": 8}),
     "similarity": TaskPlan(kind="SentenceEmbedder", calls=[[TEXTS]], settings={"score_range": (0, 5)}),
+    "similarity_prompts": TaskPlan(
+        kind="SentenceEmbedder",
+        calls=[[TEXTS]],
+        settings={"prompts": {"query": "where is ", "passage": "the "}, "default_prompt_name": "passage"},
+    ),
     "tagging_crf": TaskPlan(
         kind="EntityTagger",
         calls=[[[SENTENCE, *TEXTS]]],
@@ -139,7 +156,10 @@ def base_directory(config: keras_bert.BertConfig, lowercase: bool) -> str:
     """A pretrained directory that tasks are made from; each has other weights in the end."""
     directory = str(Path(tempfile.mkdtemp(prefix="compat-")) / "base")
     tokenizer = keras_bert.BertTokenizer(VOCABULARY, lowercase=lowercase)
-    model = keras_bert.bert_model(config, ("masked_lm", "next_sentence"), seed=0)
+    if config is XLM_ROBERTA:
+        tokenizer = keras_bert.UnigramTokenizer(UNIGRAM)
+    heads = "masked_lm" if config is XLM_ROBERTA else ("masked_lm", "next_sentence")
+    model = keras_bert.bert_model(config, heads, seed=0)
     keras_bert.save_pretrained(model, directory, tokenizer=tokenizer)
     return directory
 
@@ -216,15 +236,19 @@ def write_checkpoints():
     config = CONFIG.replace(num_layers=2)
     models = {
         "huggingface": keras_bert.bert_model(config, ("masked_lm", "next_sentence"), seed=0),
+        "huggingface_half": keras_bert.bert_model(config, "masked_lm", seed=0),
         "huggingface_narrow": keras_bert.bert_encoder(config.replace(embedding_dim=8, attention_dim=8), seed=0),
         "google": keras_bert.bert_model(config, ("masked_lm", "next_sentence"), seed=0),
         "keras_hub": keras_bert.bert_encoder(config.replace(activation="gelu_tanh"), seed=0),
     }
     for seed, (name, model) in enumerate(models.items(), 200):
         path = Path("checkpoints") / name
-        form = name.removesuffix("_narrow")
+        form = name.partition("_")[0] if name.startswith("huggingface") else name
         tokenizer = keras_bert.BertTokenizer(VOCABULARY, lowercase=name != "google")
-        keras_bert.save_pretrained(randomize(model, seed), path, tokenizer=tokenizer, format=form)
+        dtype = "float16" if name.endswith("_half") else "float32"
+        keras_bert.save_pretrained(randomize(model, seed), path, tokenizer=tokenizer, format=form, dtype=dtype)
+        if dtype == "float16":
+            model, _ = keras_bert.load_model(path)  # which has what the file kept of the numbers
         has_heads = any("logits" in output for output in model.output)
         function = "load_model" if has_heads else "load_encoder"
         inputs = {"function": function, "texts": [*TEXTS, SENTENCE], "rows": ROWS}

@@ -16,7 +16,7 @@ ARTIFACTS = [(corpus, row) for corpus in CORPORA for row in read_json(corpus / I
 KINDS = {"task", "tflite", "serving", "checkpoint", "pretraining", "finetuning"}
 FORMATS = {
     *(".json", ".jsonl", ".txt", ".md", ".config"),
-    *(".safetensors", ".h5", ".tflite", ".pb", ".tfrecord", ".index", ".data-00000-of-00001"),
+    *(".safetensors", ".h5", ".model", ".tflite", ".pb", ".tfrecord", ".index", ".data-00000-of-00001"),
 }
 
 
