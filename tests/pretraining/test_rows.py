@@ -288,7 +288,7 @@ def test_killed_it_goes_on_with_the_masks_that_it_would_have_had(directories, tm
 
 
 def test_a_nan_leaves_masked_batches(directories, tmp_path, without_xla, monkeypatch):
-    monkeypatch.setattr("keras_bert.pretraining.run.bert_optimizer", lambda *a, **k: keras.optimizers.SGD(1e38))
+    monkeypatch.setattr("keras_bert.pretraining.model.bert_optimizer", lambda *a, **k: keras.optimizers.SGD(1e38))
     with pytest.raises(FloatingPointError, match="nan-batches"):
         pretrain(directories["padded"], tmp_path, CONFIG, TOKENIZER, replace(PLAN, steps=4, save_every=2), verbose=0)
     arrays = np.load(tmp_path / "nan-batches.npz")
