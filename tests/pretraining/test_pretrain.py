@@ -278,8 +278,8 @@ def test_validation_loses_nothing_on_one_device(validation):
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_xla")
 def test_a_nan_leaves_its_batches(examples, tmp_path, monkeypatch):
+    from keras_bert.pretraining import model as module
     from keras_bert.pretraining import plan as plans
-    from keras_bert.pretraining import run as module
 
     plan = replace(PLAN, steps=12, save_every=6)
     monkeypatch.setattr(plans, "_STEPS_PER_EXECUTION", 2)
