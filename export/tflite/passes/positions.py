@@ -26,10 +26,15 @@ def drop_positions(file: TFLiteFile, longest: int) -> None:
         for operator in editor.graph.operators:
             if not editor.is_op(operator, "GATHER") or int(operator.inputs[1]) not in counted:
                 continue
-            values = editor.value(int(operator.inputs[0]))
+            table = int(operator.inputs[0])
+            values = editor.value(table)
             if values is None or values.ndim != 2 or len(values) <= longest:
                 continue
-            # A table of its own: the converter stores equal constants once, and others may use this one.
-            shorter = editor.constant("positions", values[:longest], "FLOAT32")
-            operator.inputs = np.array([shorter, operator.inputs[1]], np.int32)
+            if len(editor.uses(table)) > 1:  # the converter stores equal constants once
+                shorter = editor.constant("positions", values[:longest], "FLOAT32")
+                operator.inputs = np.array([shorter, operator.inputs[1]], np.int32)
+                continue
+            tensor = editor.tensor(table)
+            tensor.buffer = editor.buffer(values[:longest])
+            tensor.shape = np.array([longest, values.shape[1]], np.int32)
     drop_unused(file)
