@@ -100,6 +100,13 @@ def test_files_of_one_graph_are_those_of_convert(task, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_real_table_of_positions_is_stored_once_and_cut(minilm_dir, tmp_path):
+    task = TextClassifier.from_pretrained(minilm_dir, labels=["bad", "good"], sequence_length=28)
+    size = export.convert(task, tmp_path / "model.tflite", lengths="dynamic", recipe="float32", check=False).num_bytes
+    unreached = (task.config.max_sequence_length - 28) * task.config.hidden_dim
+    assert size < 4 * (task.model.count_params() - unreached) + 500_000  # the vocabulary and the graph
+
+
 def test_positions_that_no_text_reaches_are_not_stored(task, tmp_path):
     paths = {}
     for what in (task, task.model):
