@@ -1,9 +1,11 @@
 """Tables that pages make of a run: columns with ratios, and rows from data of another form."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from result_tables import Row, Table, best_number, tables_of
+import numpy as np
+from result_tables import Mean, Row, Table, best_number, tables_of
 from results_files import Run, data
 
 LEAST, MOST = min, max
@@ -266,29 +268,59 @@ def serving(run: Run) -> list[Table]:
     return [Table("", about, decimals={"accuracy, %": 1}), Table("Under load", loads)]
 
 
-def pretraining_ablation(run: Run) -> list[Table]:
-    return [
-        Table(
-            "",
-            [
+def pretraining_ablation(runs: Sequence[Run]) -> list[Table]:
+    """A row for each variant, the best first; several seeds are means."""
+    found: dict[tuple[str, int], dict[str, list[Run]]] = {}
+    for run in runs:
+        found.setdefault((run["size"], run["steps"]), {}).setdefault(run["variant"], []).append(run)
+    tables = []
+    for (size, steps), variants in found.items():
+        rows = []
+        for variant, some in variants.items():
+            losses = [run["curve"]["validation_mlm_loss"][-1] for run in some]
+            rows.append(
                 {
-                    "variant": run["variant"],
-                    "size": run["size"],
-                    "steps": run["steps"],
-                    "seed": run["seed"],
-                    "loss on held-out text": run["curve"]["validation_mlm_loss"][-1],
-                    "next sentence right": run["curve"]["validation_nsp_accuracy"][-1],
-                    "processor s": run["processor_seconds"],
+                    "variant": variant,
+                    "seeds": len(some),
+                    "loss on held-out text": losses,
+                    "perplexity": math.exp(np.mean(losses)),
+                    "next sentence right, %": [100 * run["curve"]["validation_nsp_accuracy"][-1] for run in some],
+                    "processor s": np.mean([run["processor_seconds"] for run in some]),
                 }
-            ],
-            decimals={"loss on held-out text": 3},
-        )
-    ]
+            )
+        rows.sort(key=lambda row: row["perplexity"])
+        decimals = {"loss on held-out text": 3, "perplexity": 1, "next sentence right, %": 1, "processor s": 0}
+        tables.append(Table(f"{size}, {steps:,} steps", rows, decimals=decimals))
+    return tables
 
 
-def pretraining_gain(run: Run) -> list[Table]:
-    names = ("task", "start", "size", "rate", "seed", "held_out", "test", "processor_seconds")
-    return [Table("", [{name.replace("_", " "): run.get(name) for name in names}])]
+def pretraining_gain(runs: Sequence[Run]) -> list[Table]:
+    """A table for each language and size: starts beside each other, on each task with the rate that suits them."""
+    found: dict[tuple[str, str], dict[str, dict[str, list[Run]]]] = {}
+    for run in runs:
+        starts = found.setdefault((run["language"], run["size"]), {})
+        starts.setdefault(run["start"], {}).setdefault(run["task"], []).append(run)
+    tables = []
+    for (language, size), starts in found.items():
+        names = list(dict.fromkeys(task for tasks in starts.values() for task in tasks))
+        rows = []
+        for start, tasks in starts.items():
+            scores = {name: Mean(best_tests(tasks[name])) for name in names if name in tasks}
+            means = [float(np.mean(one)) for one in scores.values()]
+            whole = {"mean": float(np.mean(means))} if len(scores) == len(names) else {}
+            rows.append({"start": start, **scores, **whole})
+        tables.append(Table(f"{LANGUAGES[language]}, {size}", rows, decimals=dict.fromkeys([*names, "mean"], 1)))
+    return tables
+
+
+LANGUAGES = {"en": "English", "zh": "Chinese"}
+
+
+def best_tests(runs: Sequence[Run]) -> list[float]:
+    """The test scores, in percent, of the rate that did best on held-out data with the first seed."""
+    first = min(run["seed"] for run in runs)
+    best = max((run for run in runs if run["seed"] == first), key=lambda run: run["held_out"])
+    return [100 * run["test"] for run in runs if run["factor"] == best["factor"]]
 
 
 def counted(run: Run) -> list[Table]:

@@ -12,6 +12,7 @@ are there already are not repeated; one that was stopped goes on.
 """
 
 import argparse
+import dataclasses
 import json
 import math
 import os
@@ -26,9 +27,9 @@ from record import provenance
 from keras_bert.model.config import BertConfig
 from keras_bert.model.neighbour_heads import NeighbourHeads
 from keras_bert.pretraining.corpus.writing import write_examples
-from keras_bert.pretraining.plan import PretrainingPlan
+from keras_bert.pretraining.plan import Phase, PretrainingPlan
 from keras_bert.pretraining.records import read_history
-from keras_bert.pretraining.run import pretrain
+from keras_bert.pretraining.run import pretrain, pretrain_in_phases
 from keras_bert.system.allocator import keep_freed_memory
 from keras_bert.text.tokenizer import BertTokenizer
 from keras_bert.text.vocabulary import learn_vocabulary, write_vocabulary
@@ -52,6 +53,13 @@ VARIANTS = {
     "twice the rate": {"learning_rate": 2.0},
     "warm-up 0.1": {"warmup": 0.1},
     "dropout 0.1": {"dropout": 0.1},
+    "half of the blocks first": {"growth": 0.4},  # the share of the steps
+}
+
+# Several phases with the tokens of the others: length and rows of a batch, and the share of all tokens.
+PHASES = {
+    "rows of 32 first": [(32, 64, 0.5), (64, 32, 0.5)],
+    "batches of 16 first": [(64, 16, 0.25), (64, 32, 0.75)],
 }
 
 
@@ -61,7 +69,9 @@ def main():
     parser.add_argument("--data", type=Path, required=True, help="the directory of enwiki.txt.gz")
     parser.add_argument("--work", type=Path, default=Path("pretraining-ablation"), help="vocabulary, examples, runs")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "pretraining_ablation.json")
-    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), metavar="NAME")
+    parser.add_argument(
+        "--variants", nargs="+", choices=[*VARIANTS, *PHASES], default=[*VARIANTS, *PHASES], metavar="NAME"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--size", default="tiny")
     parser.add_argument("--steps", type=int, default=1000)
@@ -87,6 +97,7 @@ def prepare(data, work):
         write_vocabulary(learn_vocabulary([data / "enwiki.txt.gz"], 8000, progress=False), vocabulary)
     tokenizer = BertTokenizer(vocabulary)
     write_examples([data / "enwiki.txt.gz"], work / "examples-64", tokenizer, **settings)
+    write_examples([data / "enwiki.txt.gz"], work / "examples-32", tokenizer, **{**settings, "sequence_length": 32})
     write_examples([data / "enwiki_heldout.txt.gz"], work / "validation-64", tokenizer, **settings)
     return tokenizer
 
@@ -94,13 +105,18 @@ def prepare(data, work):
 def train(identity, arguments, tokenizer):
     """One run, and everything worth knowing of it."""
     config = BertConfig.preset(identity["size"], vocabulary_size=tokenizer.vocabulary_size)
-    plan = make_plan(identity, config, arguments.points)
     name = "-".join(str(value) for value in identity.values()).replace(" ", "_").replace("%", "percent")
     where = provenance("tensorflow", "keras", "numpy")  # before the run: files may change while it goes on
     directory, began = arguments.work / "runs" / name, time.process_time()
-    places = {"validation": arguments.work / "validation-64", "verbose": 0}
-    pretrain(arguments.work / "examples-64", directory, config, tokenizer, plan, **places)
-    history = read_history(directory / "history.jsonl")
+    phases = make_phases(identity, config, arguments)
+    if len(phases) > 1:
+        pretrain_in_phases(phases, directory, config, tokenizer, verbose=0)
+        history = read_history(directory / f"phase-{len(phases)}" / "history.jsonl")
+    else:
+        (phase,) = phases
+        places = {"validation": phase.validation, "verbose": 0}
+        pretrain(phase.examples, directory, config, tokenizer, phase.plan, **places)
+        history = read_history(directory / "history.jsonl")
     losses = [math.log(value) for value in history["val_mlm_logits_perplexity"]]
     print(f"{name}: {', '.join(f'{loss:.3f}' for loss in losses)}", flush=True)
     return {
@@ -110,20 +126,30 @@ def train(identity, arguments, tokenizer):
             "validation_mlm_loss": [round(loss, 4) for loss in losses],
             "validation_nsp_accuracy": [round(value, 4) for value in history["val_nsp_logits_accuracy"]],
         },
-        "plan": asdict(plan),
+        "plans": [asdict(phase.plan) for phase in phases],
         **where,
     }
 
 
-def make_plan(identity, config, points):
-    """The plan of a variant; rates are given as multiples of the size's own."""
-    changes = dict(VARIANTS[identity["variant"]])
+def make_phases(identity, config, arguments):
+    """The phases of a variant, one for most; rates are given as multiples of the size's own."""
+    changes = dict(VARIANTS.get(identity["variant"], {}))
     plan = PretrainingPlan(
-        steps=identity["steps"], save_every=identity["steps"] // points, seed=identity["seed"], strategy="one"
+        steps=identity["steps"], save_every=identity["steps"] // arguments.points, seed=identity["seed"], strategy="one"
     ).for_config(config)
     if "learning_rate" in changes:
         changes["learning_rate"] *= plan.learning_rate
-    return PretrainingPlan(**{**asdict(plan), "initial": plan.initial, **changes})
+    if "growth" in changes:
+        until = round(changes["growth"] * plan.steps / plan.save_every) * plan.save_every
+        changes["growth"] = ((config.num_layers // 2, until),)
+    parts = []
+    for length, rows, share in PHASES.get(identity["variant"], [(64, plan.batch_size, 1.0)]):
+        steps = round(share * plan.steps * plan.batch_size * 64 / (length * rows * arguments.points)) * arguments.points
+        sizes = {"steps": steps, "save_every": steps // arguments.points, "batch_size": rows}
+        part = dataclasses.replace(plan, **{**sizes, **changes})
+        places = {"examples": arguments.work / f"examples-{length}", "validation": arguments.work / "validation-64"}
+        parts.append(Phase(plan=part, **places))
+    return parts
 
 
 # === Records ===

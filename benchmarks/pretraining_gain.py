@@ -5,12 +5,14 @@
 
 DIR holds `glue/`, `glue_subsets/`, `wnut17/` and `snips/`; for Chinese `thucnews_small/`, `ner_zh_resume/` and
 `csl_summ/`. A start is a model directory or a name. `random`, fresh weights with the sizes and the vocabulary of the
-first start, is always measured; `--start teacher=all-MiniLM-L6-v2` adds the ceiling.
+first start, is always measured; `--start teacher=all-MiniLM-L6-v2` adds the ceiling, for which `--factors 1` and one
+seed are enough.
 
 Each start has the learning rate that suits it: of three around the default of its width, the one that does best on
-training data that was held out (seed 0). The held-out data also chooses the epoch. The last score, on data that no
-choice has seen, is taken once for each seed. Every fit is written to the results file when it ends, and a fit that is
-there is not repeated, so a stopped run goes on.
+training data that was held out (the first seed). The held-out data also chooses the epoch. The last score, on data that
+no choice has seen, is taken once for each seed. Classifiers read the mean of the tokens, whatever the
+start. Every fit is written to the results file when it ends, and a fit that is there is not repeated, so a stopped run
+goes on.
 """
 
 import argparse
@@ -24,6 +26,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import keras
 import numpy as np
+from page_tables import pretraining_gain
 from record import provenance
 
 import keras_bert
@@ -33,7 +36,6 @@ from keras_bert.checkpoint.loading import open_checkpoint
 from keras_bert.finetuning.recipes import rate_for_width
 
 RESULTS = Path(__file__).parent / "results" / "pretraining_gain.json"
-FACTORS = (0.5, 1.0, 2.0)  # of the default rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,8 @@ def glue(name, directory="glue", test="dev"):
 
 
 def classes(rows):
-    return keras_bert.TextClassifier, {"labels": sorted({row.label for row in rows}), "sequence_length": 128}
+    labels = sorted({row.label for row in rows})
+    return keras_bert.TextClassifier, {"labels": labels, "sequence_length": 128, "pooling": "mean"}
 
 
 def accuracy(report):
@@ -130,6 +133,7 @@ def main():
     parser.add_argument("--language", choices=("en", "zh"), default="en")
     parser.add_argument("--tasks", nargs="+", metavar="NAME", help="some of the suite")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--factors", type=float, nargs="+", default=[0.5, 1.0, 2.0], help="of the width's default rate")
     parser.add_argument("--size", default="tiny", help="a name for starts of one size; results of others are kept")
     parser.add_argument("--work", type=Path, default=Path("pretraining-gain"), help="where the fresh weights go")
     parser.add_argument("--output", type=Path, default=RESULTS)
@@ -149,22 +153,24 @@ def fresh_weights(model, arguments):
     place = arguments.work / f"random-{arguments.size}-{arguments.language}"
     if not place.exists():
         config = open_checkpoint(find_directory(model)).settings.config
-        keras_bert.save_pretrained(keras_bert.bert_encoder(config, seed=0), place, tokenizer=load_tokenizer(model))
+        encoder = keras_bert.bert_encoder(config, seed=0)
+        keras_bert.save_pretrained(encoder, place, tokenizer=load_tokenizer(model))
     return place
 
 
 def measure(task, start, model, arguments):
     """All fits of a start on a task: one for each rate, then one for each further seed at the best rate."""
-    identity = {"task": task.name, "start": start, "size": arguments.size}
+    identity = {"task": task.name, "language": task.language, "start": start, "size": arguments.size}
+    first = arguments.seeds[0]
 
     def done(**wanted):
         wanted = {**identity, **wanted}
         return [run for run in read_runs(arguments.output) if wanted.items() <= run.items()]
 
-    for factor in FACTORS:
-        if not done(factor=factor, seed=0):
-            add_run(arguments.output, {**identity, **fit(task, model, arguments, factor, 0)})
-    best = max(FACTORS, key=lambda factor: done(factor=factor, seed=0)[0]["held_out"])
+    for factor in arguments.factors:
+        if not done(factor=factor, seed=first):
+            add_run(arguments.output, {**identity, **fit(task, model, arguments, factor, first)})
+    best = max(arguments.factors, key=lambda factor: done(factor=factor, seed=first)[0]["held_out"])
     for seed in arguments.seeds:
         if not done(factor=best, seed=seed):
             add_run(arguments.output, {**identity, **fit(task, model, arguments, best, seed)})
@@ -217,24 +223,10 @@ def add_run(path, run):
     path.write_text(json.dumps({"runs": [*read_runs(path), run]}, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 
-def best_scores(runs, task, start, size):
-    """The test scores of the rate that did best on held-out data with seed 0."""
-    runs = [run for run in runs if (run["task"], run["start"], run["size"]) == (task, start, size)]
-    if not runs:
-        return []
-    factor = max((run for run in runs if run["seed"] == 0), key=lambda run: run["held_out"])["factor"]
-    return [run["test"] for run in runs if run["factor"] == factor]
-
-
 def print_table(runs, arguments):
-    starts = list(dict.fromkeys(run["start"] for run in runs if run["size"] == arguments.size))
-    tasks = [task.name for task in SUITE if task.language == arguments.language]
-    print(f"\n| start | {' | '.join(tasks)} | mean |\n|---|{'---|' * (len(tasks) + 1)}")
-    for start in starts:
-        scores = [best_scores(runs, task, start, arguments.size) for task in tasks]
-        cells = [f"{100 * np.mean(found):.1f} ± {100 * np.std(found):.1f}" if found else "" for found in scores]
-        whole = f"{100 * np.mean([np.mean(found) for found in scores]):.1f}" if all(scores) else ""
-        print(f"| {start} | {' | '.join(cells)} | {whole} |")
+    runs = [run for run in runs if run["size"] == arguments.size and run["language"] == arguments.language]
+    for table in pretraining_gain(runs):
+        print(f"\n{table.markdown()}")
 
 
 if __name__ == "__main__":

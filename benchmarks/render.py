@@ -96,6 +96,8 @@ def name_machine(machine: dict[str, Any]) -> str:
 def tables_by_part(page: Page, parts: dict[str, list[Run]]) -> list[str]:
     """The tables of each part under its name."""
     found = []
+    if page.whole is not None:
+        return [table.markdown() for table in page.whole([run for runs in parts.values() for run in runs])]
     if page.joined:
         parts = {"": [run for runs in parts.values() for run in runs]}
     for title, runs in parts.items():
