@@ -174,8 +174,8 @@ PAGES = {
     ),
     "pretraining_ablation": Page(
         "Parts of the pretraining recipe",
-        "English Wikipedia prose, rows of 64 tokens, batches of 32; each variant changes one thing of the recipe, which "
-        "is what `keras-bert pretrain` does without flags. Perplexities are those of held-out prose with 15 % masks.",
+        "English Wikipedia prose, rows of 64 tokens, batches of 32; each variant changes one thing of the recipe: "
+        "what `keras-bert pretrain` does without flags. Perplexities are those of held-out prose with 15 % masks.",
         "The first weights are worth most: heads that look at neighbours learn in few steps what random ones do not.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/model"),
