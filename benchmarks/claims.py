@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from page_tables import runtime
+from page_tables import demo, runtime
 from result_tables import Mean, Table, best_number, is_repetitions, is_summary, show, show_repetitions
 from results_files import Run, part
 
@@ -266,6 +266,18 @@ def readme_chinese(results: Results) -> str:
     return readme(results, CHINESE)
 
 
+def demo_chinese(results: Results) -> str:
+    """The table of the demo in Chinese."""
+    (table,) = demo(part(results["demo"], None))
+    words = {"file": "文件", "accuracy, %": "准确率，%", "ms": "毫秒"}
+    rows = [{words.get(name, name): value for name, value in row.items()} for row in table.rows]
+    for row in rows:
+        row["文件"] = row["文件"].replace(", chosen", "（选中）")
+    return Table(
+        "", rows, decimals={words.get(name, name): places for name, places in table.decimals.items()}
+    ).markdown()
+
+
 def beside_keras_hub(results: Results) -> str:
     """What keras-hub was measured at, beside ours."""
     rows = []
@@ -299,6 +311,7 @@ def student(results: Results) -> str:
 BLOCKS: dict[str, Callable[[Results], str]] = {
     "readme": readme,
     "readme-zh": readme_chinese,
+    "demo-zh": demo_chinese,
     "summary": summary,
     "keras-hub": beside_keras_hub,
     "student": student,

@@ -323,15 +323,6 @@ def best_tests(runs: Sequence[Run]) -> list[float]:
     return [100 * run["test"] for run in runs if run["factor"] == best["factor"]]
 
 
-def counted(run: Run) -> list[Table]:
-    """Counts by job or format, without the commits of each; single values of a part in one row."""
-    if isinstance(run["results"], dict):
-        return [Table("", [{"work": run.get("part", ""), **run["results"]}])]
-    rows = [{name: value for name, value in row.items() if name != "commits"} for row in run["results"]]
-    part = {"fault": run["part"]} if "part" in run else {}
-    return [Table("", [{**part, **row} for row in rows])]
-
-
 def merged(tables: Sequence[Table]) -> list[Table]:
     """Tables with the same caption and columns become one: of files whose runs are rows."""
     found: dict[tuple[str, ...], Table] = {}

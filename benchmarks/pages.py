@@ -8,14 +8,13 @@ those are in the tables, where `render.py` puts them from the data.
 
 import ast
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from page_tables import (
     EXAMPLES,
     compared,
-    counted,
     demo,
     distillation,
     divided,
@@ -37,6 +36,15 @@ from page_tables import (
 )
 from result_tables import Table, tables_of
 from results_files import Run, data
+from trust_tables import FAULTS, counted, endurance, serving_soak
+from whole_tables import (
+    SMALL_VECTORS,
+    TRIMMED,
+    accelerators,
+    multilingual_trimming,
+    small_vectors,
+    unigram_tokenizer,
+)
 
 ROOT = Path(__file__).parents[1]
 GROUPS = ("Text", "Training", "Tasks", "Small and fast", "Serving", "Writing", "Trust", "More")
@@ -56,6 +64,7 @@ class Page:
         charts: Names of the charts on the page.
         joined: Whether the parts share one table.
         whole: Makes the tables of all runs of the file together, instead of `tables`.
+        parts: What the page calls the parts of the file, where they have other names there.
     """
 
     title: str
@@ -67,6 +76,11 @@ class Page:
     charts: tuple[str, ...] = ()
     joined: bool = False
     whole: Callable[[Sequence[Run]], Sequence[Table]] | None = None
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+    def name_of(self, part: str) -> str:
+        """What a part is called; the one without a name comes first on its page."""
+        return self.parts.get(part, part or "first")
 
     def tables_of(self, run: Run) -> Sequence[Table]:
         """The tables of one run."""
@@ -110,10 +124,19 @@ PAGES = {
         "Models read by the library, by SentencePiece and by `tokenizers`, on the same texts: two that the library "
         "learned from English and Chinese Wikipedia, and the one of 42 languages that the page on trimming makes. The "
         "device's tokenizer, in Python, reads at most 20,000 texts.",
-        "Where texts differ from SentencePiece, both cuts have the same score but for rounding. `tokenizers` treats "
-        "many random strings in another way than SentencePiece does.",
+        "Where a text is split differently than by SentencePiece, both ways have the same score but for rounding. "
+        "`tokenizers` itself differs from SentencePiece on many random strings.",
         "Text",
         code=("keras_bert/text",),
+        whole=unigram_tokenizer,
+        parts={
+            "8,000 pieces, differences": "differences, 8,000 pieces",
+            "8,000 pieces with bytes, differences": "differences, 8,000 pieces with bytes",
+            "42-languages, differences": "differences, 42 languages",
+            "42-languages, speed": "speed, 42 languages",
+            "8,000 pieces, speed": "speed, 8,000 pieces",
+            "8,000 pieces with bytes, speed": "speed, 8,000 pieces with bytes",
+        },
     ),
     "multilingual_trimming": Page(
         "Trimming a multilingual vocabulary",
@@ -122,6 +145,8 @@ PAGES = {
         "fewer such sentences there are.",
         "Text",
         code=("export/compression/vocabulary.py", "keras_bert/text"),
+        whole=multilingual_trimming,
+        parts=TRIMMED,
     ),
     "corpus": Page(
         "Text to pretraining examples",
@@ -131,6 +156,7 @@ PAGES = {
         "Text",
         lambda run: compared("MB/s")(run) if run["part"] == "speed" else tables_of(data(run)),
         ("keras_bert/pretraining/corpus", "keras_bert/text"),
+        parts={"speed": "Speed", "memory": "Memory"},
     ),
     "mediapipe_tokenizer": Page(
         "MediaPipe's tokenizer",
@@ -151,6 +177,11 @@ PAGES = {
         "Training",
         encoder,
         ("keras_bert/model",),
+        parts={
+            "": "A quiet machine",
+            "on a less quiet machine": "A machine that was less quiet",
+            "default allocator": "The default allocator",
+        },
     ),
     "pretraining": Page(
         "Pretraining step",
@@ -162,6 +193,7 @@ PAGES = {
         pretraining,
         ("keras_bert/pretraining", "keras_bert/model"),
         ("pretraining",),
+        parts={"speed": "Speed", "idle": "Waiting for input"},
     ),
     "pretraining_hour": Page(
         "An hour of pretraining",
@@ -171,6 +203,7 @@ PAGES = {
         "nothing over random weights.",
         "Training",
         code=("keras_bert/pretraining",),
+        parts={"curve": "The hour", "SST-2 with 2,000 examples": "Fine-tuned on SST-2"},
     ),
     "pretraining_ablation": Page(
         "Parts of the pretraining recipe",
@@ -199,13 +232,18 @@ PAGES = {
         "Training",
         sampled_softmax,
         ("keras_bert/pretraining",),
+        parts={
+            "speed": "Speed",
+            "quality": "Quality",
+            "quality, bias from zero": "Quality, with a bias that begins at zero",
+        },
     ),
     "finetuning": Page(
         "Fine-tuning on SST-2",
         f"MiniLM, {SST2}. Ours trains packed rows and the used part of the token table, compiled by XLA; PyTorch has "
         "length buckets; keras-hub's `BertTextClassifier` a fixed length of 64. The speed is that of the second pass.",
         "Accuracy after two passes over few examples says that all learn, not which learns better. Why keras-hub is "
-        "slower with the schedule of the others was not looked into.",
+        "slower with the others' schedule was not investigated.",
         "Training",
         EXAMPLES,
         TASKS,
@@ -218,6 +256,7 @@ PAGES = {
         "Without dropout the losses agree. With an epsilon of 1e-6 ours fell behind from the first steps on.",
         "Training",
         code=TASKS,
+        parts={"": "Adam's epsilon of 1e-8", "epsilon 1e-06": "Adam's epsilon of 1e-6"},
     ),
     "glue_results": Page(
         "MiniLM on GLUE",
@@ -227,6 +266,7 @@ PAGES = {
         "`few_sample` helps single sentences and gains nothing on pairs.",
         "Tasks",
         code=TASKS,
+        parts={"few": "A thousand examples"},
     ),
     "text_classification": Page(
         "Other uses of the classifier",
@@ -234,6 +274,7 @@ PAGES = {
         "The same class learns languages, topics and entailment.",
         "Tasks",
         code=TASKS,
+        joined=True,
     ),
     "pooling": Page(
         "What the head reads",
@@ -252,18 +293,20 @@ PAGES = {
     "question_answering_peers": Page(
         "Questions beside transformers",
         f"SQuAD 1.1, MiniLM beside `BertForQuestionAnswering`. {AGAINST}",
-        "So short a training ends where a model begins to find answers, and seeds differ widely: both learn.",
+        "Training stops where a model begins to find answers, so seeds differ widely: both learn.",
         "Tasks",
         peers,
         TASKS,
+        parts={"": "Quality", "speed": "Speed"},
     ),
     "intent_slots": Page(
         "Intents and slots beside transformers",
         f"SNIPS, MiniLM beside BertModel with two heads. {AGAINST}",
-        "So short a training wants no dropout.",
+        "Training this short works better without dropout.",
         "Tasks",
         peers,
         TASKS,
+        parts={"": "Quality", "speed": "Speed", "all of SNIPS": "All of SNIPS", "by hand": "Other weights and dropout"},
     ),
     "tagging": Page(
         "Entities beside transformers",
@@ -272,6 +315,12 @@ PAGES = {
         "Tasks",
         peers,
         TASKS,
+        parts={
+            "wnut17": "WNUT-17",
+            "ner_zh_resume": "Chinese résumés",
+            "wnut17, speed": "WNUT-17, speed",
+            "ner_zh_resume, speed": "Chinese résumés, speed",
+        },
     ),
     "relation": Page(
         "Relations beside transformers",
@@ -280,6 +329,7 @@ PAGES = {
         "Tasks",
         peers,
         TASKS,
+        parts={"": "Quality", "speed": "Speed"},
     ),
     "aspect": Page(
         "Aspects beside transformers",
@@ -288,6 +338,7 @@ PAGES = {
         "Tasks",
         peers,
         TASKS,
+        parts={"": "Quality", "speed": "Speed", "four epochs": "Four epochs, two ways of pooling"},
     ),
     "similarity": Page(
         "Sentence vectors",
@@ -301,9 +352,12 @@ PAGES = {
         "all-MiniLM-L6-v2's vectors, as they are and after training with `matryoshka=(128, 64)`: Spearman on STS-B's "
         "dev set by the number of dimensions, and the recall of a search among sentences of its training split. The "
         "large search is in sentences of Wikipedia, with `tiny-en`.",
-        "Bytes lose nothing that matters; bits need candidates that are ranked once more.",
+        "Bytes lose nothing that matters. Bits find candidates, which bytes then rank: with a tenth of a large "
+        "collection as candidates, nothing is lost beside bytes alone.",
         "Tasks",
         code=("keras_bert/decoding", "keras_bert/tasks/similarity"),
+        whole=small_vectors,
+        parts={**SMALL_VECTORS, "large": "the large search"},
     ),
     "teacher_to_student": Page(
         "Teacher to student",
@@ -315,6 +369,7 @@ PAGES = {
         teacher_to_student,
         ("export/compression", "export/distillation", "export/tflite"),
         ("student_size", "student_time"),
+        parts={"": "Teacher and student", "without a teacher": "Without a teacher", "tried": "What else was tried"},
     ),
     "demo": Page(
         "The demo",
@@ -334,6 +389,7 @@ PAGES = {
         "Small and fast",
         distillation,
         ("export/distillation",),
+        parts={"speed": "Speed", "quality": "Quality", "quality, 8,000 examples": "Quality with 8,000 examples"},
     ),
     "pruning": Page(
         "Pruning",
@@ -349,11 +405,12 @@ PAGES = {
         "Files of any length through LiteRT: rounded after training, calibrated with 256 training texts; `mixed`, "
         "where the matrices that four bits hurt most may stay wide; trained for it (QAT), one epoch with the float "
         "model for a teacher.",
-        "Rounding costs this model less than a point, and trained for it nothing. On noisy entities all "
-        "differences are within noise.",
+        "Rounding after training costs this model less than a point, training for it less still. On noisy "
+        "entities all differences are within noise.",
         "Small and fast",
         quantization,
         ("export/quantization", "export/tflite"),
+        parts={"sst2": "SST-2", "wnut17": "WNUT-17"},
     ),
     "tflite_recipes": Page(
         "TFLite recipes",
@@ -384,6 +441,7 @@ PAGES = {
         "Small and fast",
         code=("export/tflite", "export/runtime"),
         charts=("inference", "inference_size"),
+        parts={"1 thread": "One thread", "2 threads": "Two threads"},
     ),
     "npu": Page(
         "Recipes for NPUs",
@@ -416,32 +474,36 @@ PAGES = {
         "Well-behaved clients, broken requests and new versions of the model at the same time.",
         "Nothing was lost or wrong, and memory did not grow.",
         "Serving",
-        code=("export/server",),
+        serving_soak,
+        ("export/server",),
     ),
     "accelerators": Page(
         "Accelerators, compiled for and not run on",
         "The pretraining step compiled by XLA for chips that are not there. Memory and operations are the compiler's, "
         "seconds its estimate (TPUs) or the time at the chip's peak (GPUs).",
-        "Nothing here ran on a chip.",
+        "Nothing here ran on a chip. A TPU's time is the compiler's estimate; a GPU has only the bound of its peak.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/model", "keras_bert/training"),
+        whole=accelerators,
     ),
     "pretraining_input": Page(
         "The input of pretraining",
         "Rows that leave the input for each second of processor time, in all threads together: of examples that are "
         "parsed, packed and masked on the way, and of rows that were packed when they were written and are masked by "
         "the step.",
-        "",
+        "Rows that were packed when they were written cost the input little, in large batches a tenth of what examples "
+        "cost. In batches of 16 rows, making the batch is most of the work.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/batching"),
     ),
     "faults": Page(
         "Killed at any moment",
         "Every long job is killed at random moments, started again, and compared with an undisturbed run.",
-        "A fault would be a run that ends in another way, or does not go on.",
+        "A fault is a run that ends differently from the undisturbed one, or cannot continue.",
         "Trust",
         counted,
         joined=True,
+        parts=FAULTS,
     ),
     "fuzz": Page(
         "Broken files",
@@ -456,9 +518,9 @@ PAGES = {
         "One process for long",
         "Memory and time of one process that does the same work again and again, after the first fifth, in which "
         "shapes are compiled and pools fill.",
-        "A leak would be a slope that does not end.",
+        "A leak would show as memory that keeps growing after the warm-up.",
         "Trust",
-        counted,
+        endurance,
         joined=True,
     ),
     "generation": Page(
@@ -470,6 +532,14 @@ PAGES = {
         "copying has more BLEU.",
         "Writing",
         code=("keras_bert/tasks/generation",),
+        parts={
+            "multi30k": "English captions to German (Multi30k)",
+            "zh_en": "Chinese to English (Tatoeba)",
+            "en_zh": "English to Chinese (Tatoeba)",
+            "csl": "Titles of Chinese abstracts (CSL)",
+            "dailydialog": "Replies (DailyDialog)",
+            "samsum": "Summaries of dialogues (SAMSum)",
+        },
     ),
     "generation_cache": Page(
         "The cache of a writer",

@@ -14,7 +14,7 @@ import functools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from results_files import RESULTS, Run, part, read_all
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(<!-- results:(?P<name>[^\n]+?) -->\n).*?(<!-- /results -->)", re.DOTALL)
 TOLD = "<!-- Made by `make results` from {name}.json and pages.py; do not edit. -->"
-NO_SENTENCE = "The table speaks for itself."
+NO_SENTENCE = "Nobody has written about these numbers yet."
 
 Results = dict[str, list[Run]]
 
@@ -41,9 +41,8 @@ def render_page(name: str, runs: list[Run]) -> str:
     page = page_of(name, runs)
     parts = by_part(runs)
     blocks = [f"# {page.title}", TOLD.format(name=name), "## Command"]
-    blocks += [commands(title, some) for title, some in parts.items()]
-    blocks += ["## Setup", *[text for text in (page.setup,) if text]]
-    blocks.append("\n".join(unique(about(run) for run in runs)))
+    blocks += commands(page, parts)
+    blocks += ["## Setup", *[text for text in (page.setup,) if text], setup(page, parts)]
     blocks += ["## Table"]
     tables = tables_by_part(page, parts)
     blocks += tables + ([LEGEND] if any(WARNING in table for table in tables) else [])
@@ -60,31 +59,69 @@ def by_part(runs: list[Run]) -> dict[str, list[Run]]:
     return found
 
 
-def commands(title: str, runs: list[Run]) -> str:
-    """What to type for a part, and when and on which code that was done."""
-    lines = unique(run["command"] for run in runs)
+def commands(page: Page, parts: dict[str, list[Run]]) -> list[str]:
+    """What to type for each part, in one block, then when and on which code that was done."""
+    lines = []
+    for line, titles in grouped((run["command"], title) for title, runs in parts.items() for run in runs).items():
+        lines += [f"# {names(page, titles)}"] * (len(parts) > 1) + [line]
+    when = grouped((made(runs), title) for title, runs in parts.items())
+    return ["```bash\n" + "\n".join(lines) + "\n```", "\n".join(labelled(page, when, parts))]
+
+
+def made(runs: list[Run]) -> str:
+    """The commit and the day of a part, and what is special about them."""
     commits, dates = (unique(run[name] for run in runs) for name in ("commit", "date"))
     told = f"Commit {', '.join(f'`{one}`' for one in commits)}, {' to '.join(sorted({min(dates), max(dates)}))}."
     if any(run.get("transcribed") for run in runs):
-        told += " Transcribed from a text, not written by the script."
+        told += " Copied from an earlier text."
     reasons = unique(run["not_repeated"] for run in runs if "not_repeated" in run)
-    told += "".join(f" Not repeated on newer code: {reason[0].lower()}{reason[1:]}" for reason in reasons)
-    head = f"**{title}**:\n\n" if title else ""
-    return head + "```bash\n" + "\n".join(lines) + f"\n```\n\n{told}"
+    return told + "".join(f" Not repeated on newer code: {reason[0].lower()}{reason[1:]}" for reason in reasons)
 
 
-def about(run: Run) -> str:
-    """Machine, versions, settings and seeds of a run."""
-    machine, told = run["machine"], []
+def setup(page: Page, parts: dict[str, list[Run]]) -> str:
+    """Machines and versions, then settings, seeds and notes; what several parts share stands once."""
+    runs = [(run, title) for title, some in parts.items() for run in some]
+    told = [grouped((tell(run), title) for run, title in runs) for tell in (where, how)]
+    lines = [line for one in told for line in labelled(page, one, parts)]
+    return "\n".join(line if line.startswith("- ") else f"- {line}" for line in lines)
+
+
+def where(run: Run) -> str:
+    """Machine and versions of a run."""
+    machine = run["machine"]
     memory = f", {machine['memory_gb']:g} GB" if "memory_gb" in machine else ""
-    told.append(f"{name_machine(machine)}, of which {machine.get('used', machine['cores'])} used{memory}")
-    told.append(", ".join(f"{name} {version}" for name, version in run["versions"].items()))
-    told.append("; ".join(f"{name}: {show(value)}" for name, value in run.get("settings", {}).items()))
+    used = f"{name_machine(machine)}, of which {machine.get('used', machine['cores'])} used{memory}"
+    return f"{used}. {', '.join(f'{name} {version}' for name, version in run['versions'].items())}."
+
+
+def how(run: Run) -> str:
+    """Settings, seeds and the note of a run."""
+    told = ["; ".join(f"{name}: {show(value)}" for name, value in run.get("settings", {}).items())]
     seeds = run.get("seeds", [])
     told.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}" if seeds else "")
-    name = run.get("part")
-    text = f"- {f'**{name}**: ' if name else ''}" + ". ".join(one for one in told if one) + "."
-    return text + (f" {run['note'].strip()}" if run.get("note") else "")
+    text = ". ".join(f"{one[0].upper()}{one[1:]}" for one in told if one)
+    return f"{text}{'.' * bool(text)} {run.get('note', '').strip()}".strip()
+
+
+def grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """The parts by what is told of them, without what is told of none."""
+    found: dict[str, list[str]] = {}
+    for text, title in pairs:
+        if text and title not in found.setdefault(text, []):
+            found[text].append(title)
+    return found
+
+
+def labelled(page: Page, told: dict[str, list[str]], parts: Collection[str]) -> list[str]:
+    """What is told of the parts: as it is where it is the same of all, otherwise as a list with their names."""
+    if any(len(titles) == len(parts) for titles in told.values()):
+        return list(told)
+    return [f"- **{names(page, titles)}**: {text}" for text, titles in told.items()]
+
+
+def names(page: Page, titles: list[str]) -> str:
+    """What the page calls some parts."""
+    return " · ".join(page.name_of(title) for title in titles)
 
 
 def name_machine(machine: dict[str, Any]) -> str:
@@ -101,8 +138,8 @@ def tables_by_part(page: Page, parts: dict[str, list[Run]]) -> list[str]:
     if page.joined:
         parts = {"": [run for runs in parts.values() for run in runs]}
     for title, runs in parts.items():
-        if title and len(parts) > 1:
-            found.append(f"### {title}\n")
+        if len(parts) > 1 and (title or title in page.parts):
+            found.append(f"### {page.name_of(title)}\n")
         found += [table.markdown() for table in merged([table for run in runs for table in page.tables_of(run)])]
     return found
 

@@ -165,6 +165,30 @@ def test_pages_have_four_parts_and_are_short(name):
     assert re.search(r"^\|.*\d", text, re.MULTILINE), f"{name}.md has no number"
 
 
+@pytest.mark.parametrize("name", RESULTS)
+def test_pages_have_words_and_columns_that_a_reader_knows(name):
+    text = render.render_page(name, RESULTS[name])
+    assert render.NO_SENTENCE not in text, f"pages.py has no reading for {name}.json"
+    heads = re.findall(r"^(\|.*\|)\n\|---", text, re.MULTILINE)
+    known = re.compile(r"(dynamic|static|weight|all)_int\w+")
+    found = [word for head in heads for word in re.findall(r"\w+_\w+", head) if not known.fullmatch(word)]
+    assert not [word for word in found if word not in ("few_sample", "beta_2")], f"{name}.md has columns named {found}"
+
+
+def test_what_parts_share_stands_once():
+    runs = [{**GOOD, "part": name, "seeds": [0]} for name in ("speed", "memory")]
+    runs[1] |= {"command": "python benchmarks/x.py --memory", "note": "A busy machine."}
+    text = render.render_page("brand_new", runs)
+    assert "# speed\npython benchmarks/x.py --data DIR\n# memory\npython benchmarks/x.py --memory\n" in text
+    assert text.count("Commit `592950f+`") == text.count("keras 3.15.1") == 1
+    assert "- **speed**: Seed 0.\n- **memory**: Seed 0. A busy machine." in text
+
+
+def test_a_note_of_one_part_names_it():
+    runs = [{**GOOD, "part": "speed"}, {**GOOD, "part": "memory", "note": "A busy machine."}]
+    assert "- **memory**: A busy machine." in render.render_page("brand_new", runs)
+
+
 def test_pages_depend_on_code_that_is_there():
     for name, page in pages.PAGES.items():
         assert page.group in pages.GROUPS
