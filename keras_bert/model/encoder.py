@@ -25,6 +25,7 @@ from keras_bert.model.embeddings import (
     spread_seed,
     token_embedding,
 )
+from keras_bert.model.fast_gelu import fast_gelu
 from keras_bert.model.neighbour_heads import NeighbourHeads, initial_heads, look_at_neighbours
 from keras_bert.model.pooling import mean_of_tokens
 
@@ -312,6 +313,8 @@ def activation_function(config: BertConfig) -> str | Callable[[Any], Any]:
 def gelu(x: Any) -> Any:
     """Compute the exact GELU of BERT, with the error function."""
     if keras.backend.backend() == "jax":
+        if keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16"):
+            return fast_gelu(x)
         # Keras' takes the complement of the function there, which costs a TPU a fifth of the feed-forward part.
         y = ops.cast(x, "float32")
         return ops.cast(0.5 * y * (1.0 + ops.erf(y * 0.5**0.5)), x.dtype)

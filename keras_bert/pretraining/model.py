@@ -18,6 +18,7 @@ from keras_bert.model.config import BertConfig
 from keras_bert.model.encoder import bert_encoder, encoder_config, pool_examples
 from keras_bert.model.heads import masked_lm_logits, next_sentence_logits
 from keras_bert.model.neighbour_heads import NeighbourHeads
+from keras_bert.model.token_scores import token_cross_entropy, token_hits
 from keras_bert.model.weights import copy_weights
 from keras_bert.pretraining.plan import PretrainingPlan, pretraining_rate
 from keras_bert.pretraining.rows.layout import MAX_EXAMPLES
@@ -128,8 +129,8 @@ def losses_and_metrics(model: keras.Model) -> dict[str, Any]:
         model.compile("adamw", **losses_and_metrics(model))
         ```
     """
-    losses = {"mlm_logits": _cross_entropy("mlm_loss")}
-    metrics = {"mlm_logits": [keras.metrics.SparseCategoricalAccuracy(name="accuracy"), Perplexity(name="perplexity")]}
+    losses = {"mlm_logits": TokenCrossEntropy(name="mlm_loss")}
+    metrics = {"mlm_logits": [TokenAccuracy(name="accuracy"), Perplexity(name="perplexity")]}
     if "masked_ids" in model.input:  # sampled softmax: the classes in training are not those in evaluation
         size = encoder_config(model).vocabulary_size
         losses["mlm_logits"] = SampledCrossEntropy(size, name="mlm_loss")
@@ -146,21 +147,39 @@ def _cross_entropy(name: str) -> keras.losses.Loss:
 
 
 @keras.saving.register_keras_serializable("keras_bert")
+class TokenCrossEntropy(keras.losses.Loss):
+    """The cross-entropy of ids, divided by the sum of the weights."""
+
+    def __init__(self, reduction: str = "mean_with_sample_weight", name: str = "mlm_loss", dtype: Any = None) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, ids: Any, logits: Any) -> Any:
+        return token_cross_entropy(ids, logits)
+
+
+@keras.saving.register_keras_serializable("keras_bert")
+class TokenAccuracy(keras.metrics.MeanMetricWrapper):
+    """The share of ids that have the greatest score."""
+
+    def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
+        super().__init__(token_hits, name=name, dtype=dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "dtype": self.dtype}
+
+
+@keras.saving.register_keras_serializable("keras_bert")
 class Perplexity(keras.metrics.MeanMetricWrapper):
     """The exponential of the mean cross-entropy of all weighted tokens so far."""
 
     def __init__(self, name: str = "perplexity", dtype: Any = None) -> None:
-        super().__init__(_token_cross_entropy, name=name, dtype=dtype)
+        super().__init__(token_cross_entropy, name=name, dtype=dtype)
 
     def result(self) -> Any:
         return ops.exp(super().result())
 
     def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "dtype": self.dtype}
-
-
-def _token_cross_entropy(ids: Any, logits: Any) -> Any:
-    return keras.losses.sparse_categorical_crossentropy(ids, logits, from_logits=True)
 
 
 def features_and_labels(

@@ -20,6 +20,7 @@ from keras import ops
 
 from keras_bert.model.encoder import encoder_config
 from keras_bert.model.heads import MaskedLMTransform, OutputBias
+from keras_bert.model.token_scores import token_cross_entropy, token_hits
 
 _HIDDEN = -1e9  # the logit of a negative that is the true token: exp gives 0
 _SMOOTHING = 0.75  # power of the counts, as in word2vec
@@ -273,11 +274,11 @@ def true_classes(ids: Any, logits: Any, vocabulary_size: int) -> Any:
 
 def _cross_entropy(ids: Any, logits: Any, vocabulary_size: int) -> Any:
     classes = true_classes(ids, logits, vocabulary_size)
-    return keras.losses.sparse_categorical_crossentropy(classes, logits, from_logits=True)
+    return token_cross_entropy(classes, logits)
 
 
 def _hits(ids: Any, logits: Any, vocabulary_size: int) -> Any:
-    return keras.metrics.sparse_categorical_accuracy(true_classes(ids, logits, vocabulary_size), logits)
+    return token_hits(true_classes(ids, logits, vocabulary_size), logits)
 
 
 @keras.saving.register_keras_serializable("keras_bert")

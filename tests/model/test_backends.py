@@ -13,6 +13,8 @@ MODEL_TESTS = (
     "model/test_heads.py",
     "model/test_neighbour_heads.py",
     "model/test_serialization.py",
+    "model/test_token_scores.py",
+    "pretraining/test_model.py",
     "pretraining/test_shared_rows.py",
     "tasks/test_cached_decoder.py",
     "pretraining/test_sampled_softmax.py",

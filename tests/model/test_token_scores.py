@@ -1,0 +1,56 @@
+"""Scores of a vocabulary and GELU as accelerators take them, beside their definitions; on both backends."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from scipy.special import erf
+
+from keras_bert.model.fast_gelu import fast_gelu
+from keras_bert.model.token_scores import token_cross_entropy, token_hits
+
+NUMBERS = np.random.default_rng(0)
+LOGITS = (5 * NUMBERS.normal(size=(4, 6, 50))).astype("float32")
+LOGITS[0] = np.round(LOGITS[0])  # equal scores
+IDS = np.where(NUMBERS.random((4, 6)) < 0.5, LOGITS.argmax(-1), NUMBERS.integers(0, 50, (4, 6))).astype("int32")
+LINE = np.linspace(-9, 9, 2001, dtype="float32")
+
+
+def slope(function, x):
+    """The gradient of the sum of what a function gives."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.asarray(jax.grad(lambda x: function(x).astype("float32").sum())(x))
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(x := ops.convert_to_tensor(x))
+        total = ops.sum(function(x))
+    return np.asarray(tape.gradient(total, x))
+
+
+def test_cross_entropy_and_its_gradient():
+    shares = np.exp(LOGITS - LOGITS.max(-1, keepdims=True))
+    shares /= shares.sum(-1, keepdims=True)
+    expected = -np.log(np.take_along_axis(shares, IDS[..., None], -1)[..., 0])
+    np.testing.assert_allclose(token_cross_entropy(IDS, LOGITS), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        slope(lambda x: token_cross_entropy(IDS, x), LOGITS), shares - np.eye(50)[IDS], atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_hits_are_those_of_argmax(precision):
+    logits = ops.cast(LOGITS, precision)
+    expected = np.asarray(ops.cast(logits, "float32")).argmax(-1) == IDS
+    assert 0 < expected.sum() < expected.size
+    np.testing.assert_array_equal(token_hits(IDS, logits), expected.astype("float32"))
+
+
+def test_gelu_and_its_slope():
+    x = LINE.astype("float64")
+    below, bell = 0.5 * (1 + erf(x * 0.5**0.5)), np.exp(-0.5 * x * x) / (2 * np.pi) ** 0.5
+    np.testing.assert_allclose(fast_gelu(ops.convert_to_tensor(LINE)), x * below, atol=1e-6)
+    np.testing.assert_allclose(slope(fast_gelu, LINE), below + x * bell, atol=1e-6)
+    assert keras.backend.standardize_dtype(fast_gelu(ops.cast(LINE, "bfloat16")).dtype) == "bfloat16"
