@@ -140,7 +140,8 @@ def runtimes(run: Run) -> dict[str, Any]:
 
 
 def servers(run: Run) -> dict[str, Any]:
-    names = {"all_int4": "ours, all_int4", "dynamic_int8": "ours, dynamic_int8", "ort_int8": "ONNX Runtime, int8"}
+    names = {"all_int4": "ours, all_int4", "dynamic_int8": "ours, dynamic_int8"}
+    names |= {"ort_int8": "ONNX Runtime, int8", "ort_int8_fused": "ONNX Runtime, int8, fused"}
     return {names[name]: row["cpu_s_per_1000_in_32s"] for name, row in run["results"].items() if name in names}
 
 

@@ -8,12 +8,13 @@ DIR holds `glue/SST-2/`. Contenders (`inference_contenders.py`): our recipes by 
 BertTextClassifier by `model.export(format="litert")` at a fixed 128, float32) and `hub_int8` (the same with the
 converter's dynamic range quantization); `ort` and `ort_int8` (ONNX Runtime; dynamic int8 with right products,
 `session.x64quantprecision=1`), `ort_int8_plain` (the same as it comes: right and faster where the processor has VNNI,
-wrong where it has not), `openvino` and `torch` (float32), `openvino_int8` (NNCF's post-training quantization) and
-`ctranslate2_int8`; `llama_q8_0` and `llama_q4_0` (llama.cpp's BERT by `xllamacpp`). Files are built once, into
-`--files`, and found there again; each measurement is a process of its own that loads what an app would load. Rounds go
-around all contenders, so that a busy minute hits all alike; the best round counts. What is not installed is left out
-with a word. Peers: pip install onnx onnxruntime openvino nncf ctranslate2 xllamacpp gguf torch transformers;
-`--peer-python` is the Python that has them, if it is not this one.
+wrong where it has not), `ort_int8_fused` (the latter after ONNX Runtime's optimizer of transformers), `openvino` and
+`torch` (float32), `openvino_int8` (NNCF's post-training quantization) and `ctranslate2_int8`; `llama_q8_0` and
+`llama_q4_0` (llama.cpp's BERT by `xllamacpp`). Files are built once, into `--files`, and found there again; each
+measurement is a process of its own that loads what an app would load. Rounds go around all contenders, so that a busy
+minute hits all alike; the best round counts. What is not installed is left out with a word. Peers: pip install onnx
+onnxruntime openvino nncf ctranslate2 xllamacpp gguf torch transformers; `--peer-python` is the Python that has them, if
+it is not this one.
 
 Columns: milliseconds for one row (the least of many) at 16 to 256 tokens; the mean over the dev set's own texts, each
 at its own length where the runtime can; accuracy; the share of texts with the answer of Keras in float32; the cosine of
@@ -168,7 +169,8 @@ def print_bars(found, threads, accuracy):
         print(f"{'yes' if reached else 'NO ':<4}{words}: {value:.2f}, {'at least' if at_least else 'at most'} {limit}")
 
     print(f"\nBars, {threads} thread{'s' * (threads > 1)} (Keras in float32: accuracy {accuracy:.4f})")
-    for peer in [name for name in ("ort_int8", "ort_int8_plain") if ours and name in rows]:
+    peers = ("ort_int8", "ort_int8_plain", "ort_int8_fused", "openvino_int8")
+    for peer in [name for name in peers if ours and name in rows]:
         best = min(ours, key=lambda name: ours[name]["ms"][LENGTHS.index(BAR_LENGTH)])
         bar(
             f"128 tokens, {best} over {peer}",

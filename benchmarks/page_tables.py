@@ -16,6 +16,7 @@ RUNTIMES = {
     "ort": "ONNX Runtime, float32",
     "ort_int8": "ONNX Runtime, int8 as without VNNI",
     "ort_int8_plain": "ONNX Runtime, dynamic int8",
+    "ort_int8_fused": "ONNX Runtime, dynamic int8, fused",
     "openvino": "OpenVINO, float32 as it comes",
     "openvino_int8": "OpenVINO, int8",
     "ctranslate2_int8": "CTranslate2, int8",
@@ -241,8 +242,18 @@ def saved_model(run: Run) -> list[Table]:
 
 
 def serving(run: Run) -> list[Table]:
-    about, loads = [], []
+    about, loads, steady = [], [], []
     for name, row in run["results"].items():
+        if load := row.get("at_80"):
+            steady.append(
+                {
+                    "server": name,
+                    "requests/s": load["requests_per_second"],
+                    "p50, ms": load["p50_ms"],
+                    "p99, ms": load["p99_ms"],
+                    "p99 / p50": load["p99_ms"] / load["p50_ms"],
+                }
+            )
         about.append(
             {
                 "server": name,
@@ -265,7 +276,11 @@ def serving(run: Run) -> list[Table]:
             }
             for load in row["load"]
         ]
-    return [Table("", about, decimals={"accuracy, %": 1}), Table("Under load", loads)]
+    return [
+        Table("", about, decimals={"accuracy, %": 1}),
+        Table("Under load", loads),
+        Table("At random times, at 80 % of the highest rate", steady, decimals={"p99 / p50": 1}),
+    ]
 
 
 def pretraining_ablation(runs: Sequence[Run]) -> list[Table]:

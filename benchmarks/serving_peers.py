@@ -3,9 +3,10 @@
     python benchmarks/serving_peers.py build ort_int8 MODEL PLACE
     python benchmarks/serving_peers.py serve ort_int8 PLACE PORT
 
-`ort_int8` is ONNX Runtime (dynamic int8, a scale for each channel) with `tokenizers`; `saved_model` is our own
-SavedModel in TensorFlow. Both take and give what `keras-bert serve` does: `instances` and `predictions`. Each request
-runs in one of as many threads as there are cores, each text at its own length.
+`ort_int8` is ONNX Runtime (dynamic int8, a scale for each channel) with `tokenizers`; `ort_int8_fused` the same after
+ONNX Runtime's optimizer of transformers, which makes each attention, norm and activation one op; `saved_model` is our
+own SavedModel in TensorFlow. All take and give what `keras-bert serve` does: `instances` and `predictions`. Each
+request runs in one of as many threads as there are cores, each text at its own length.
 Needs: pip install torch transformers onnx onnxruntime tokenizers uvicorn starlette httptools uvloop orjson
 """
 
@@ -28,6 +29,17 @@ def build_ort(model, place):
 
     build_onnx_int8(model, None, place)
     (place / "model.onnx").unlink()
+    for name in ("vocab.txt", "tokenizer_config.json", "labels.txt"):
+        shutil.copy(model / name, place / name)
+
+
+def build_fused_ort(model, place):
+    """The same with fused ops, which are fused before the matrices become int8."""
+    import shutil
+
+    from inference_contenders import build_onnx_fused_int8
+
+    build_onnx_fused_int8(model, None, place)
     for name in ("vocab.txt", "tokenizer_config.json", "labels.txt"):
         shutil.copy(model / name, place / name)
 
@@ -86,7 +98,11 @@ def open_saved_model(place):
     return answer
 
 
-PEERS = {"ort_int8": (build_ort, open_ort), "saved_model": (build_saved_model, open_saved_model)}
+PEERS = {
+    "ort_int8": (build_ort, open_ort),
+    "ort_int8_fused": (build_fused_ort, open_ort),
+    "saved_model": (build_saved_model, open_saved_model),
+}
 
 
 # === The server ===

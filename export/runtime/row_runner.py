@@ -57,13 +57,13 @@ class RowRunner:
     def run(self, tokenized: TokenizedTexts) -> dict[str, np.ndarray]:
         """Run all rows, one at a time, because files have batch 1; give their outputs by name.
 
+        Rows of one length follow each other, because LiteRT plans its memory anew for every other length.
         Outputs with a value for each token have the shape `[tokens, …]`, without padding, row after row.
         """
         ids, splits, second_begins = tokenized.packed()
-        rows = [
-            self._run_row(ids[splits[i] : splits[i + 1]], int(second_begins[i]), tokenized.pad_id)
-            for i in range(len(tokenized))
-        ]
+        rows: list[dict[str, np.ndarray]] = [{}] * len(tokenized)
+        for i in np.argsort(np.diff(splits), kind="stable").tolist():
+            rows[i] = self._run_row(ids[splits[i] : splits[i + 1]], int(second_begins[i]), tokenized.pad_id)
         return {name: np.concatenate([row[name] for row in rows]) for name in self._outputs}
 
     def _run_row(self, ids: np.ndarray, second_begins: int, pad_id: int) -> dict[str, np.ndarray]:

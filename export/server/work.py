@@ -18,6 +18,7 @@ from typing import Any
 from export.server.limits import RequestError
 
 _CHUNK = 8  # texts; few enough that a short request waits little, many enough to be tokenized together
+_MOST = 32  # texts of several requests, where more of them wait than that
 
 
 class Job:
@@ -176,7 +177,7 @@ class WorkQueue:
         """
         taken: list[Taken] = []
         with self._lock:
-            room = max(1, min(_CHUNK, math.ceil(self._waiting / self.num_threads)))
+            room = self._room()
             while self._jobs and (not taken or self._fits(taken[0][0], self._jobs[0], room)):
                 job = self._jobs.popleft()
                 number, items = job.take()
@@ -192,6 +193,11 @@ class WorkQueue:
                 if number == 0:
                     self._watch(time.monotonic() - job.arrived)
         return taken
+
+    def _room(self) -> int:
+        """How many texts to run in one call: the thread's share of what waits; of many, half of it, up to a limit."""
+        share = math.ceil(self._waiting / self.num_threads)
+        return max(1, min(_CHUNK, share), min(_MOST, share // 2))
 
     @staticmethod
     def _fits(first: Job, other: Job, room: int) -> bool:

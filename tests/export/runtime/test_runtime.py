@@ -64,6 +64,17 @@ def test_answers_are_those_of_predict(exported):
     assert answer([]) == []
 
 
+def test_rows_of_one_length_follow_each_other(exported, monkeypatch):
+    answer, lengths = load(exported[1]), []
+    run_row = answer._runner._run_row
+    monkeypatch.setattr(
+        answer._runner, "_run_row", lambda ids, *others: lengths.append(len(ids)) or run_row(ids, *others)
+    )
+    texts = ["a b c", "a", "a b", "c a b", "b"]
+    assert_same_answers(answer(texts), [answer([text])[0] for text in texts], atol=0)
+    assert lengths[:5] == sorted(lengths[:5]) != lengths[5:]
+
+
 def test_a_directory_is_opened_by_its_model(exported):
     task, path = exported
     for answer in (load(path.parent), Classifier(path)):

@@ -246,8 +246,26 @@ def test_requests_of_a_kind_are_run_in_one_call():
     assert good.future.result(10) == [["goodgood"]] and large.future.result(10) == [["largelarge"] * 7]
     with pytest.raises(KeyError):
         bad.future.result(10)
-    assert calls[:6] == [["held"], list("abcdefgh"), list("ij"), ["other"], ["alone"], ["alone"]]
-    assert calls[6:] == [["good", "bad"], ["good"], ["bad"], ["large"] * 7]
+    assert calls[:5] == [["held"], list("abcdefghij"), ["other"], ["alone"], ["alone"]]
+    assert calls[5:] == [["good", "bad"], ["good"], ["bad"], ["large"] * 7]
+    work.close()
+
+
+def test_the_more_requests_wait_the_more_are_run_in_one_call():
+    work, go, sizes = WorkQueue(1, max_waiting=1000), threading.Event(), []
+
+    def run(thread, items):
+        go.wait(10)
+        sizes.append(len(items))
+        return Whole(items)
+
+    jobs = [work.submit(run, ["held"])]
+    while work.waiting:
+        time.sleep(0.001)
+    jobs += [work.submit(run, [index], "one kind") for index in range(100)]
+    go.set()
+    assert [job.future.result(10)[0][0] for job in jobs[1:]] == list(range(100))
+    assert sizes == [1, 32, 32, 18, 9, 8, 1]
     work.close()
 
 
