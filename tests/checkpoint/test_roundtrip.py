@@ -37,6 +37,15 @@ def test_encoder_round_trip(tmp_path, format):
         np.testing.assert_array_equal(encoder(batch())[name], copy(batch())[name])
 
 
+@pytest.mark.filterwarnings("ignore:keras-hub's BertBackbone computes GELU")
+def test_metadata_of_keras_hub_count_the_parameters(tmp_path):
+    encoder = tiny_model()
+    save_pretrained(encoder, tmp_path / "model", format="keras_hub")
+    metadata = json.loads((tmp_path / "model" / "metadata.json").read_text())
+    assert metadata["parameter_count"] == encoder.count_params()
+    assert metadata["keras_version"] == keras.__version__
+
+
 @pytest.mark.parametrize("format", ["huggingface", "google"])
 @pytest.mark.parametrize("heads", [*[(head,) for head in HEADS], ("masked_lm", "next_sentence")])
 def test_heads_round_trip(tmp_path, format, heads):

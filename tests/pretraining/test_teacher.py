@@ -259,6 +259,13 @@ def test_outputs_are_the_hidden_states_of_each_row_in_its_order(teacher):
     np.testing.assert_allclose(standard["hidden_3"].astype("float32").std(axis=0), 1, atol=0.02)
 
 
+def test_a_vocabulary_is_trimmed_by_all_of_the_text(tmp_path):
+    corpus = tmp_path / "corpus.txt"  # more documents than are counted at once; the last ones have another word
+    corpus.write_text("\n\n".join(["w1 ."] * 300 + ["w3 w2 ."] * 40 + ["w3 ."] * 40) + "\n")
+    assert trim_tokenizer(TOKENIZER, corpus, 7).vocabulary[5:] == [".", "w1"]
+    assert trim_tokenizer(TOKENIZER, corpus, 8).vocabulary[5:] == [".", "w1", "w3"]
+
+
 @pytest.mark.usefixtures("without_xla")
 @pytest.mark.slow
 def test_a_trimmed_vocabulary_meets_the_same_vectors(teacher, tmp_path):

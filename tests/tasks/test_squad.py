@@ -47,6 +47,16 @@ def test_both_versions_are_read(tmp_path):
     assert questions.report.to_dict()["unanswerable"] == 1
 
 
+def test_the_report_names_reasons_and_places(tmp_path):
+    broken = [entry(question="  ") for _ in range(6)]
+    questions = read_squad(write(tmp_path / "dev.json", document(entry(), *broken, entry(question=3))), strict=False)
+    top, *reasons = str(questions.report).splitlines()
+    assert top == "8 questions read, 1 kept, 7 dropped"
+    empty = next(line for line in reasons if "empty question" in line)
+    assert "empty question: 6 (" in empty and empty.count("qas[") == 5 and empty.endswith(" and 1 more)")
+    assert "qas[7]" in next(line for line in reasons if "question is no string" in line) and len(reasons) == 2
+
+
 def test_lines_of_json_in_every_form(tmp_path):
     forms = [
         {"answers": [{"text": "Malmö", "answer_start": LAST}]},

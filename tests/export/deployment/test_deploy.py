@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ from tiny_tasks import DEEP_CONFIG, pretrained_directory, reviews
 import export
 import export.deployment.deploying
 import export.search.run as search
+from export.deployment import files as deployment_files
 from export.deployment import report as deployment_report
 from export.deployment.manifest import check_manifest
 from export.search.candidates import Candidate, ModelPlan
@@ -38,6 +40,21 @@ CANDIDATES = (
     Candidate(model=SLOW, recipe="dynamic_int8"),
     Candidate(model=STUDENT, recipe="dynamic_int8"),
 )
+
+
+def test_the_manifest_comes_last(tmp_path, monkeypatch):
+    """Whoever finds a manifest finds the files that it lists, also where the move is killed."""
+    place, directory, order = tmp_path / "new", tmp_path / "out", []
+    for folder in (place / "a model", directory / "a model"):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(folder.parent.name)
+    for name in ("manifest.json", "zebra.txt", "answers.json"):
+        (place / name).write_text("new")
+    replace_path = os.replace
+    monkeypatch.setattr(os, "replace", lambda path, target: (order.append(path.name), replace_path(path, target)))
+    deployment_files._move_all(place, directory)
+    assert order == ["a model", "answers.json", "zebra.txt", "manifest.json"]
+    assert (directory / "a model" / "file").read_text() == "new"
 
 
 @functools.cache

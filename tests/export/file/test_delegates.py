@@ -1,5 +1,7 @@
 """The audit of a file for accelerators: what a delegate lists, what stays on the CPU, and what it does not like."""
 
+import json
+
 import pytest
 from tiny_tflite import classifier, embedder, to_tflite
 
@@ -22,6 +24,8 @@ def test_every_op_is_taken_or_left(name):
     assert set(audit.left) == set(ops) - DELEGATES[name].ops
     assert sum(audit.types.values()) == sum(audit.taken.values())
     assert audit.share == sum(audit.taken.values()) / sum(ops.values())
+    values = {key: json.loads(json.dumps(getattr(audit, key))) for key in ("taken", "left", "types", "problems")}
+    assert audit.to_dict() == {"delegate": name, **values}
 
 
 def test_token_tables_are_looked_up_on_the_cpu_beside_mediatek():

@@ -147,6 +147,17 @@ def test_a_table_that_is_also_a_matrix(tmp_path):
         assert relative_error(answer[is_token], expected) < LARGEST_ERROR[name], name
 
 
+def test_float16_takes_numbers_that_are_too_large_for_it(tmp_path):
+    model = bert_model(CONFIG, "classification", num_classes=2, seed=0)
+    kernel = next(weight for weight in model.weights if weight.path == "block_0/intermediate/kernel")
+    values = kernel.numpy()
+    values[0, 0], values[1, 1] = 1e6, -1e6
+    kernel.assign(values)
+    file = export.convert(model, tmp_path / "model.tflite", recipe="float16", lengths=16)
+    answer = Interpreter(str(file.path)).get_signature_runner("length_16")(**rows(1, seed=2))["class_logits"]
+    assert np.isfinite(answer).all()
+
+
 def test_recipes_are_values():
     assert list(RECIPES) == list(LARGEST_ERROR)
     assert find_recipe("weight_int4") is RECIPES["weight_int4"]
