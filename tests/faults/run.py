@@ -31,6 +31,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "helpers"), str(HERE.parents[1]), str(HERE.parents[1] / "benchmarks")]
+# Before 3.13 the process that jobs are forked from has no other way to find the modules that it imports beforehand.
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:4], os.environ.get("PYTHONPATH", "")])
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
