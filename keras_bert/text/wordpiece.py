@@ -12,6 +12,7 @@ track or restore.
 """
 
 import dataclasses
+import functools
 import re
 
 import numpy as np
@@ -59,8 +60,8 @@ class WordpieceGraph:
         word = f"[^{_SEPARATORS}{hard}]{{0,{LONGEST_WORD}}}"
         return cls(
             orders_marks=rules.strip_accents,
-            normalizer=_normalizer_table(rules, stand_ins).build(),
-            preparer=_preparer_table(decompose=rules.strip_accents).build(),
+            normalizer=_normalizer(rules, tuple(stand_ins.items())),
+            preparer=_preparer(rules.strip_accents),
             wordpiece=np.frombuffer(wordpiece, np.uint8),
             simple=f"(?:{word}[{_SEPARATORS}])*{word}",
         )
@@ -250,6 +251,17 @@ def _write_tokens(vocabulary: list[str], stand_ins: dict[int, str]) -> list[str]
         else:
             written.append(f"[{_UNKNOWN}{index}]")  # a token with punctuation inside never matches
     return written
+
+
+# Vocabularies of a language have the same stand-ins: a second tokenizer needs no tables of its own.
+@functools.lru_cache(maxsize=8)
+def _normalizer(rules: TextRules, stand_ins: tuple[tuple[int, str], ...]) -> np.ndarray:
+    return _normalizer_table(rules, dict(stand_ins)).build()
+
+
+@functools.cache
+def _preparer(decompose: bool) -> np.ndarray:
+    return _preparer_table(decompose=decompose).build()
 
 
 def _normalizer_table(rules: TextRules, stand_ins: dict[int, str]) -> CharacterTable:

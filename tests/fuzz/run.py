@@ -12,6 +12,8 @@ written after each format; the same command goes on after the files that it coun
 """
 
 import argparse
+import contextlib
+import gc
 import json
 import multiprocessing
 import os
@@ -29,11 +31,13 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1]), str(HERE.parents[1] / "benchmarks")]
+# Before 3.13 the process that others are forked from has no other way to find the modules that it imports beforehand.
+os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:3], os.environ.get("PYTHONPATH", "")])
 
 import numpy as np  # noqa: E402
 import record  # noqa: E402
 from mutations import mutate  # noqa: E402
-from targets import TARGETS  # noqa: E402
+from targets import TARGETS, compile_vocabularies_once  # noqa: E402
 
 FOUND = HERE / "found"
 SECONDS = 10
@@ -100,41 +104,29 @@ def fuzz(name: str, arguments: argparse.Namespace, before: dict, end: float) -> 
     """Open the files of a target in children, each of which goes on after the file that ended the one before."""
     counts = {"opened": 0, "refused": 0, "found": 0}
     done = sum(before.get(what, 0) for what in counts)
-    numbers = list(range(done, arguments.files))
+    numbers: list[int | str] = list(range(done, arguments.files))
     if numbers or not done:
         numbers = [*_known(name), *numbers]
-    place = 0
+    place, context = 0, multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["targets", "imported"])
     while place < len(numbers) and time.monotonic() < end:
-        context = multiprocessing.get_context("spawn")
         receive, send = context.Pipe(duplex=False)
-        child = context.Process(target=_work, args=(name, numbers[place:], arguments.seed, send))
+        passed, opened, refused = (context.RawValue("q", 0) for _ in range(3))
+        child = context.Process(
+            target=_work, args=(name, numbers[place:], arguments.seed, send, passed, opened, refused)
+        )
         child.start()
         send.close()
-        fault, ready = None, False
-        while place < len(numbers) and time.monotonic() < end:
-            if not _answers(receive, child.pid, ready):
-                fault = f"took more than {SECONDS} seconds"
-                break
-            try:
-                message = receive.recv()
-            except EOFError:
-                child.join()
-                if not ready:
-                    sys.exit(f"{name}: the good file does not open; see above.")
-                fault = f"ended the process ({_signal(child.exitcode)})"
-                break
-            ready = True
-            if message == "ready":
-                continue
-            what, detail = message
-            if not isinstance(numbers[place], str):
-                counts[what] += 1
-            if what == "found":
-                counts["found"] += isinstance(numbers[place], str)
-                _keep(arguments, name, numbers[place], detail)
-            place += 1
+        findings: list[tuple[int, str]] = []
+        fault = _watch_child(name, child, receive, passed, end, findings)
         child.kill()
         child.join()
+        for at, detail in findings:
+            counts["found"] += 1
+            _keep(arguments, name, numbers[place + at], detail)
+        counts["opened"] += opened.value
+        counts["refused"] += refused.value
+        place += passed.value
         if fault is not None:
             counts["found"] += 1
             _keep(arguments, name, numbers[place], fault)
@@ -142,16 +134,33 @@ def fuzz(name: str, arguments: argparse.Namespace, before: dict, end: float) -> 
     return counts
 
 
-def _answers(receive, process: int, ready: bool) -> bool:
-    """Whether a child says something in time: that of the processor, which others may keep busy."""
-    began, used = time.monotonic(), _processor_time(process)
-    most = SECONDS if ready else 300
-    while not receive.poll(min(SECONDS, 1)):
-        if _processor_time(process) - used > most or time.monotonic() - began > 30 * most:
-            return False
-        if _processor_time(process) == used and time.monotonic() - began > 6 * most:
-            return False  # it waits for something
-    return True
+def _watch_child(name: str, child, receive, passed, end: float, findings: list[tuple[int, str]]) -> str | None:
+    """Wait until a child is through, or time is over; what a file did to it, if that ended it.
+
+    Time is that of the processor, which others may keep busy.
+    """
+    ready, at, began, used = False, -1, time.monotonic(), 0.0
+    while time.monotonic() < end:
+        if receive.poll(0.1):
+            try:
+                message = receive.recv()
+            except EOFError:
+                child.join()
+                if not ready:
+                    sys.exit(f"{name}: the good file does not open; see above.")
+                return f"ended the process ({_signal(child.exitcode)})"
+            if message == "end":
+                return None
+            if message != "ready":
+                findings.append(message)
+            ready = True
+        if passed.value != at:
+            at, began, used = passed.value, time.monotonic(), _processor_time(child.pid)
+            continue
+        most, spent, waited = SECONDS if ready else 300, _processor_time(child.pid) - used, time.monotonic() - began
+        if spent > most or waited > 30 * most or (spent == 0 and waited > 6 * most):
+            return f"took more than {SECONDS} seconds"
+    return None
 
 
 def _processor_time(process: int) -> float:
@@ -191,7 +200,9 @@ def _keep(arguments: argparse.Namespace, name: str, number: int | str, fault: st
 # === In the child ===
 
 
-def _work(name: str, numbers: list, seed: int, send) -> None:
+def _work(name: str, numbers: list[int | str], seed: int, send, passed, opened, refused) -> None:
+    """Open files one after the other; `passed` and the other counters are seen by the parent, too."""
+    compile_vocabularies_once()
     target = TARGETS[name]
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
@@ -199,7 +210,9 @@ def _work(name: str, numbers: list, seed: int, send) -> None:
         good, around = path.read_bytes(), _listing(place)
         template = place.with_name(f"{place.name}-good")
         shutil.copytree(place, template)
-        target.open(path)  # the good file: imports, compilation, memory that is there to stay
+        with contextlib.suppress(*target.errors if target.always_refused else ()):
+            target.open(path)  # the good file: imports, compilation, memory that is there to stay
+        gc.freeze()  # Keras collects garbage often, and looks at all modules each time
         events = _watch(place)
         before = _peak()
         send.send("ready")
@@ -219,7 +232,13 @@ def _work(name: str, numbers: list, seed: int, send) -> None:
             if _peak() - before > BYTES:
                 what, detail = "found", f"took {(_peak() - before) / 2**30:.1f} GB"
                 before = _peak()
-            send.send((what, detail))
+            if what == "found":
+                send.send((passed.value, detail))
+            elif not isinstance(number, str):
+                opened.value += what == "opened"
+                refused.value += what == "refused"
+            passed.value += 1
+        send.send("end")
         shutil.rmtree(template)
 
 
