@@ -16,6 +16,8 @@ from keras_bert.decoding.spans import find_answers
 from keras_bert.decoding.tags import span_tags, tag_spans
 from keras_bert.evaluation.reports import classification_report, multilabel_report, regression_report
 from keras_bert.pretraining.masking import Masking
+from keras_bert.pretraining.rows.layout import as_batch, make_rows, row_dtype
+from keras_bert.pretraining.rows.masking import mask_rows, with_keys
 from keras_bert.tasks.question_answering.questions import GoldAnswer, Question
 from keras_bert.tasks.question_answering.rows import prepare_questions
 from keras_bert.tasks.tagging.metrics import entity_report
@@ -92,6 +94,15 @@ def test_offsets_of_a_unigram_tokenizer_lie_in_the_text_and_in_order(texts):
     assert ids.to_list() == [UNIGRAM(text).numpy().tolist() for text in texts]
 
 
+@often
+@given(TEXTS)
+def test_what_a_unigram_tokenizer_decodes_is_encoded_to_the_same_ids(text):
+    ids = UNIGRAM(text).numpy()
+    if UNIGRAM.unk_id not in ids:
+        again = UNIGRAM(UNIGRAM.detokenize(ids).numpy().decode()).numpy()
+        np.testing.assert_array_equal(again, ids)
+
+
 # === Rows ===
 
 
@@ -131,6 +142,49 @@ def test_shared_rows_lose_no_token(sizes, batch_size, seed):
             assert int((mask == text).sum()) == tokenized.lengths[number]
         seen += kept.tolist()
     assert sorted(seen) == labels.tolist() and found == tokenized.lengths.sum()
+
+
+@often
+@given(st.lists(st.tuples(st.integers(1, 12), st.integers(0, 12)), min_size=1, max_size=60), st.booleans())
+def test_stored_rows_lose_no_token(sizes, packed):
+    ends = np.cumsum([size for pair in sizes for size in pair])
+    ids = np.arange(10, 10 + ends[-1])
+    begins = np.concatenate([[0], ends[:-1]]).reshape(-1, 2)
+    labels = np.arange(len(sizes)) % 2
+    pairs = np.column_stack([begins[:, 0], ends[::2], begins[:, 1], ends[1::2], labels])
+    dtype = row_dtype("packed" if packed else "padded", sequence_length=30, vocabulary_size=1000)
+    batch = as_batch(make_rows(ids, pairs, dtype, special=(1, 2, 0)))
+    found = set()
+    for row, numbers in enumerate(batch["padding_mask"]):
+        for number in range(1, numbers.max() + 1):
+            here = numbers == number
+            label = batch["next_sentence_label"][row]
+            label = int(label[number - 1] if packed else label)
+            found.add((*batch["token_ids"][row][here].tolist(), *batch["segment_ids"][row][here].tolist(), label))
+    expected = set()
+    for begin, middle, other, end, label in pairs.tolist():
+        tokens = [1, *ids[begin:middle], 2, *ids[other:end], *([2] if end > other else [])]
+        segments = [0] * (middle - begin + 2) + [1] * (end - other + 1 if end > other else 0)
+        expected.add((*map(int, tokens), *segments, label))
+    assert found == expected and (batch["token_ids"][batch["padding_mask"] == 0] == 0).all()
+
+
+@seldom
+@given(st.integers(20, 60), st.floats(0.05, 0.5), st.sampled_from(["token", "word", "span"]), st.integers(0, 2**31 - 1))
+def test_masks_of_stored_rows_keep_their_rate(length, rate, unit, seed):
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(5, TOKENIZER.vocabulary_size, (64, length)).astype("int32")
+    ids[:, 0], ids[:, -1] = TOKENIZER.cls_id, TOKENIZER.sep_id
+    batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": np.ones_like(ids)}
+    masking = Masking.for_tokenizer(TOKENIZER, max_predictions=length, rate=rate, unit=unit)
+    masked = mask_rows(with_keys(batch, seed=seed, step=seed % 1000, rate=rate), masking)
+    chosen, places = masked["masked_weights"] > 0, masked["masked_positions"]
+    assert chosen.sum() / (64 * (length - 2)) == pytest.approx(rate, abs=0.06)
+    assert not np.isin(places[chosen], (0, length - 1)).any()
+    np.testing.assert_array_equal(masked["masked_ids"][chosen], np.take_along_axis(ids, places, 1)[chosen])
+    untouched = np.ones_like(ids, bool)
+    np.put_along_axis(untouched, np.where(chosen, places, 0), False, 1)
+    np.testing.assert_array_equal(masked["token_ids"][untouched], ids[untouched])
 
 
 @seldom
