@@ -114,7 +114,7 @@ def wait(child, most: float = float("inf")) -> float:
         with contextlib.suppress(OSError, IndexError):  # it ends just now
             fields = Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()
             used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        time.sleep(0.005)
+        time.sleep(0.02)
     return used
 
 
