@@ -51,9 +51,10 @@ def build_ours(recipe: str, model: Path, data: Path, place: Path) -> dict:
     import export
     import keras_bert
     from keras_bert.data.glue import read_glue
+    from keras_bert.model.encoder import encoder_config
 
     task = keras_bert.load_task(model)
-    task.sequence_length = keras_bert.encoder_config(task.model).max_sequence_length  # a file has no more positions
+    task.sequence_length = encoder_config(task.model).max_sequence_length  # a file has no more positions
     some = read_glue("SST-2", data / "glue", "train").texts[:256]
     return _tflite_facts(
         export.convert(task, place / "model.tflite", recipe=recipe, lengths="dynamic", calibration=some).path
