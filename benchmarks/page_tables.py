@@ -213,8 +213,8 @@ def inference(run: Run) -> list[Table]:
         {
             "contender": runtime(row["name"]),
             "threads": row["threads"],
-            **{f"{length} tokens, ms": value for length, value in zip(run["lengths"], row["ms"], strict=True)},
-            "own length, ms": row["dev_ms"],
+            **{f"{length} tokens": value for length, value in zip(run["lengths"], row["ms"], strict=True)},
+            "own length": row["dev_ms"],
             "accuracy, %": 100 * row["accuracy"],
             "same, %": 100 * row["agreement"],
             "cosine": row["cosine"],
@@ -223,8 +223,17 @@ def inference(run: Run) -> list[Table]:
         }
         for row in run["results"]
     ]
-    places = {name: 2 for name in rows[0] if name.endswith("ms")}
-    return [Table("", rows, decimals={**places, "accuracy, %": 2, "same, %": 1, "cosine": 4, "MB": 1})]
+    if len({row["threads"] for row in rows}) == 1:
+        rows = [{name: value for name, value in row.items() if name != "threads"} for row in rows]
+    places = {name: 2 for name in rows[0] if name.endswith(("tokens", "length"))}
+    places |= {"accuracy, %": 2, "same, %": 1, "cosine": 4, "MB": 1}
+    return [Table("Times in milliseconds", rows, decimals=places)]
+
+
+def inference_wall(run: Run) -> list[Table]:
+    """The same from rows that have the names of columns already."""
+    rows = [{name.removesuffix(", ms"): value for name, value in row.items()} for row in run["results"]]
+    return [Table("Times in milliseconds", rows)]
 
 
 def saved_model(run: Run) -> list[Table]:

@@ -21,6 +21,7 @@ from page_tables import (
     encoder,
     generation_export,
     inference,
+    inference_wall,
     npu,
     peers,
     pretraining,
@@ -439,7 +440,8 @@ PAGES = {
         "keras-hub's files have one length. OpenVINO's float32 model may compute in bfloat16 on a processor that has "
         "it, as this one. `as without VNNI` has `session.x64quantprecision=1`, which such CPUs need.",
         "Small and fast",
-        code=("export/tflite", "export/runtime"),
+        inference_wall,
+        ("export/tflite", "export/runtime"),
         charts=("inference", "inference_size"),
         parts={"1 thread": "One thread", "2 threads": "Two threads"},
     ),
@@ -479,8 +481,9 @@ PAGES = {
     ),
     "accelerators": Page(
         "Accelerators, compiled for and not run on",
-        "The pretraining step compiled by XLA for chips that are not there. Memory and operations are the compiler's, "
-        "seconds its estimate (TPUs) or the time at the chip's peak (GPUs).",
+        "The pretraining step compiled by XLA for chips that are not there. `GiB` is the memory that a chip needs, "
+        "`largest batch` what would fit; `ms at peak` is a bound, the products at the chip's peak rate; `ms, "
+        "estimated` is the compiler's own estimate, for TPUs alone, and `% of peak` the ratio of the two.",
         "Nothing here ran on a chip. A TPU's time is the compiler's estimate; a GPU has only the bound of its peak.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/model", "keras_bert/training"),

@@ -18,16 +18,16 @@ def accelerators(runs: Sequence[Run]) -> list[Table]:
         told |= {new: row.get(old) for old, new in STEP_COLUMNS.items()}
         rows.append(told | {"commit": f"`{row['commit']}`" if "commit" in row else None})
     rows.sort(key=lambda row: (row["chip"], row["model"]))
-    return [Table("", rows, decimals={"memory of a chip, GiB": 2, "share of the peak, %": 0, "attention, %": 0})]
+    return [Table("", rows, decimals={"GiB": 2, "% of peak": 0, "% for attention": 0})]
 
 
 STEP_COLUMNS = {
-    "GiB a chip": "memory of a chip, GiB",
-    "largest batch": "largest batch that fits",
-    "ms at the peak": "ms at the chip's peak",
-    "ms, estimated": "ms, the compiler's estimate",
-    "of the peak, %": "share of the peak, %",
-    "attention, %": "attention, %",
+    "GiB a chip": "GiB",
+    "largest batch": "largest batch",
+    "ms at the peak": "ms at peak",
+    "ms, estimated": "ms, estimated",
+    "of the peak, %": "% of peak",
+    "attention, %": "% for attention",
 }
 
 

@@ -160,8 +160,8 @@ def _verdicts(interval: ScoreInterval | None, budget: float) -> tuple[str, ...]:
     if interval is None:
         return ()
     if interval.low >= -budget:
-        return (f"the difference to the teacher is {interval}: all of that is within the budget",)
+        return (f"the difference from the teacher is {interval}, all of it within the budget",)
     return (
-        f"the difference to the teacher is {interval}: {interval.examples:,} examples cannot rule out a larger loss "
+        f"the difference from the teacher is {interval}: {interval.examples:,} examples cannot rule out a larger loss "
         f"than the budget of {100 * budget:g} points",
     )

@@ -145,7 +145,7 @@ def _number(place: int) -> str:
 def _mark(trial: Trial, result: Deployment, front: set[str]) -> str:
     if trial.key == result.chosen.key:
         return '<span class="front-mark">chosen</span>'
-    return '<span class="front-mark">front</span>' if trial.key in front else ""
+    return '<span class="front-mark">on the line</span>' if trial.key in front else ""
 
 
 # === Measurements ===
@@ -155,14 +155,18 @@ def _mistakes(proof: Proof) -> str:
     if proof.confusion is None:
         return ""
     labels = proof.confusion.labels
-    words = ": a row for each true class, a column for each answer" if len(labels) <= _MATRIX else ", most often first"
+    words = (
+        ": a row for each true class, a column for each answer"
+        if len(labels) <= _MATRIX
+        else ", the most frequent first"
+    )
     draw = confusion_table if len(labels) <= _MATRIX else confused_pairs
     tables = [
         draw(labels, counts, caption)
         for caption, counts in (("teacher", proof.confusion.teacher), ("model.tflite", proof.confusion.file))
     ]
     return (
-        f"<h2>What is taken for what</h2><p>On the validation data{words}.</p>"
+        f"<h2>Which classes are confused</h2><p>On the validation data{words}.</p>"
         f'<div class="tables scroll">{"".join(tables)}</div>'
     )
 

@@ -62,7 +62,7 @@ class Deployment:
     @property
     def verdict(self) -> str:
         """A sentence that says whether the budget is kept."""
-        change = f"{self.metric} {self.chosen.score:.4f} against the teacher's {self.teacher_score:.4f}"
+        change = f"{self.metric} {100 * self.chosen.score:.2f} %, the teacher's {100 * self.teacher_score:.2f} %"
         if self.is_kept:
             return f"Within the budget of {100 * self.budget:g} points: {change}."
         over = 100 * (self.lost - self.budget)
