@@ -125,8 +125,9 @@ PAGES = {
         "Models read by the library, by SentencePiece and by `tokenizers`, on the same texts: two that the library "
         "learned from English and Chinese Wikipedia, and the one of 42 languages that the page on trimming makes. The "
         "device's tokenizer, in Python, reads at most 20,000 texts.",
-        "Where a text is split differently than by SentencePiece, both ways have the same score but for rounding. "
-        "`tokenizers` itself differs from SentencePiece on many random strings.",
+        "All ids are those of SentencePiece up to 0.2.1, which tensorflow-text contains. From 0.2.2 on, SentencePiece "
+        "rounds sums of scores before it compares them, and takes the other of two ways whose scores are equal but for "
+        "rounding. `tokenizers` itself differs from SentencePiece on many random strings.",
         "Text",
         code=("keras_bert/text",),
         whole=unigram_tokenizer,
@@ -137,6 +138,8 @@ PAGES = {
             "42-languages, speed": "speed, 42 languages",
             "8,000 pieces, speed": "speed, 8,000 pieces",
             "8,000 pieces with bytes, speed": "speed, 8,000 pieces with bytes",
+            "8,000 pieces, ids, SentencePiece 0.2.1": "ids, 8,000 pieces",
+            "8,000 pieces with bytes, ids, SentencePiece 0.2.1": "ids, 8,000 pieces with bytes",
         },
     ),
     "multilingual_trimming": Page(

@@ -9,8 +9,12 @@
 
 Offsets are compared where the ids are the same, in bytes; SentencePiece's begin at the spaces before a piece, which
 ours leave out. A text that differs from SentencePiece's has several segmentations whose scores are equal but for
-rounding: tensorflow-text has an older SentencePiece, which compares sums of scores in float64. `score` is the largest
-difference between the scores of two such segmentations.
+rounding: tensorflow-text has SentencePiece as it was up to 0.2.1, which compares a sum in float64 with one that is
+stored in float32; from 0.2.2 on, sums are rounded before they are compared. `score` is the largest difference between
+the scores of two such segmentations. `--measure ids` compares ids alone, with the SentencePiece that is found first:
+
+    pip install --no-deps --target older sentencepiece==0.2.1
+    PYTHONPATH=older python benchmarks/unigram_tokenizer.py --data DIR --measure ids          # a minute a model
 """
 
 import argparse
@@ -86,6 +90,15 @@ def compare(tokenizer: UnigramTokenizer, texts: list[str]) -> dict[str, int | fl
     }
 
 
+def compare_ids(tokenizer: UnigramTokenizer, texts: list[str]) -> dict[str, int]:
+    """Count the texts whose ids differ from SentencePiece's."""
+    peer = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.model.to_bytes())
+    ids, splits = tokenizer.tokenize_flat(texts)
+    pairs = zip(itertools.pairwise(splits), peer.encode(texts), strict=True)
+    differ = sum(ids[begin:end].tolist() != theirs for (begin, end), theirs in pairs)
+    return {"texts": len(texts), "differ from sentencepiece": differ}
+
+
 def count_offsets(
     tokenizer: UnigramTokenizer, peer: sentencepiece.SentencePieceProcessor, texts: list[str], spaces: frozenset[str]
 ) -> int:
@@ -150,7 +163,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--models", type=Path, nargs="*", default=[])
     parser.add_argument("--count", type=int, default=2000, help="lines of each Wikipedia")
-    parser.add_argument("--measure", nargs="+", choices=("differences", "speed"), default=("differences", "speed"))
+    parser.add_argument(
+        "--measure", nargs="+", choices=("differences", "speed", "ids"), default=("differences", "speed")
+    )
     parser.add_argument("--random", type=int, default=200_000, help="random strings")
     add_output(parser, "unigram_tokenizer")
     arguments = parser.parse_args()
@@ -171,8 +186,10 @@ def main() -> None:
                 found = {**about, "megabytes per second, English": measure(tokenizer, lines)}
             else:
                 texts = read_texts(arguments.data, arguments.count, arguments.random, tokenizer.model.tokens)
-                found = {**about, "differences": {kind: compare(tokenizer, rows) for kind, rows in texts.items()}}
-            run = write_run(arguments.output, found, packages=packages, part=f"{name}, {what}")
+                look = compare if what == "differences" else compare_ids
+                found = {**about, what: {kind: look(tokenizer, rows) for kind, rows in texts.items()}}
+            part = f"{name}, {what}" + (f", SentencePiece {sentencepiece.__version__}" if what == "ids" else "")
+            run = write_run(arguments.output, found, packages=packages, part=part)
             print(json.dumps(run, indent=1), flush=True)
 
 

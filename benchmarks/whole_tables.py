@@ -33,16 +33,16 @@ STEP_COLUMNS = {
 
 def unigram_tokenizer(runs: Sequence[Run]) -> list[Table]:
     """Speeds, then how many texts differ, the languages of a detection data set taken together."""
-    speeds, differences = [], []
+    speeds, differences, others = [], [], []
     for run in runs:
         found = run["results"]
-        model = {"model": run["part"].rpartition(", ")[0]}
+        model = {"model": run["part"].removesuffix(", speed").removesuffix(", differences").partition(", ids")[0]}
         for name in (name for name in found if name.startswith("megabytes per second")):
             speeds.append({**model, "text": name.rpartition(", ")[2], **found[name]})
-        kinds: dict[str, list[Row]] = {}
-        for name, row in found.get("differences", {}).items():
-            kinds.setdefault("17 languages" if name.endswith("(langid)") else name, []).append(row)
-        for name, rows in kinds.items():
+        for name, rows in _by_kind(found.get("ids", {})).items():
+            total = {new: sum(row[old] for row in rows) for old, new in DIFFERENCES.items() if old in rows[0]}
+            others.append({**model, "SentencePiece": run["versions"]["sentencepiece"], "text": name, **total})
+        for name, rows in _by_kind(found.get("differences", {})).items():
             total = {new: sum(row[old] for row in rows) for old, new in DIFFERENCES.items() if old in rows[0]}
             same = all(row["the device is the same"] for row in rows)
             score = max(row["score"] for row in rows)
@@ -50,7 +50,18 @@ def unigram_tokenizer(runs: Sequence[Run]) -> list[Table]:
                 {**model, "text": name, **total, "device is the same": same, "largest difference of scores": score}
             )
     best = dict.fromkeys(("tf.data", "tf.data, processor time", "tokenizers", "tokenizers, processor time"), MOST)
-    return [Table("English, MB/s", speeds, best), Table("Texts that are split differently", differences)]
+    return [
+        Table("English, MB/s", speeds, best),
+        Table("Texts that are split differently", differences),
+        Table("Texts with other ids than in an older SentencePiece", others),
+    ]
+
+
+def _by_kind(found: dict[str, Row]) -> dict[str, list[Row]]:
+    kinds: dict[str, list[Row]] = {}
+    for name, row in found.items():
+        kinds.setdefault("17 languages" if name.endswith("(langid)") else name, []).append(row)
+    return kinds
 
 
 DIFFERENCES = {

@@ -29,8 +29,8 @@ class UnigramTokenizer(SubwordTokenizer):
 
     It works eagerly, in `tf.function`, in `tf.data` and in SavedModels, like `BertTokenizer`, and has its methods. It
     adds no special tokens, and `<s>` in a text is cut like any other text. Bytes that are not UTF-8 become U+FFFD.
-    Of two ways to cut a text with exactly equal scores, it takes the one that tensorflow-text takes; other versions of
-    SentencePiece may take the other.
+    The ids are those of SentencePiece up to 0.2.1, which tensorflow-text contains; from 0.2.2 on, SentencePiece rounds
+    sums of scores before it compares them, so that it may take another of two ways to cut a text with equal scores.
 
     Args:
         model: A `UnigramModel`; or a `.model` file of SentencePiece, by its path, by its content, or by its content in
