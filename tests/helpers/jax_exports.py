@@ -19,9 +19,10 @@ LABELS = ["good", "bad", "fine"] * 4
 def write_files(out: Path) -> None:
     """Files of a task, and tasks that are trained on the way."""
     task = keras_bert.load_task(CORPUS / "classification")
-    export.convert(task, out / "model.tflite")
+    for recipe in ("float32", "float16", "dynamic_int8", "all_int4"):
+        export.convert(task, out / f"{recipe}.tflite", recipe=recipe, check=False)  # random weights
     export.save_serving(task, out / "serving", inputs="texts", warmup_texts=TEXTS[:1], batch_sizes=(1,))
-    report = export.verify(task, out / "model.tflite", TEXTS, LABELS)
+    report = export.verify(task, out / "float32.tflite", TEXTS, LABELS)
     assert report.rows_compared if hasattr(report, "rows_compared") else str(report)
     options = {"epochs": 1, "batch_size": 4, "verbose": 0}
     before = task.logits(TEXTS)

@@ -13,7 +13,7 @@ from places import ROOT
 from strategy_processes import finish, start
 
 from keras_bert.cli import main
-from keras_bert.training.ahead_of_time import CompiledStep, estimated_cycles, matmul_flops
+from keras_bert.training.ahead_of_time import CompiledStep, estimated_cycles, matmul_flops, target_shardings
 from keras_bert.training.chips import CHIPS, gpu_description, read_target
 
 STEP = CompiledStep(
@@ -107,6 +107,16 @@ def test_a_packed_step_lowers_for_all_platforms_and_wastes_no_product():
 def test_commands_refuse_unknown_chips(capsys):
     assert main(["pretrain", "text.txt", "out", "--compile-for", "v9"]) == 1
     assert "'v9' is no accelerator" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("chips", "extra", "module"), [("v5e:2x2", "aot", "libtpu"), ("a100", "aot-gpu", "jax_cuda12_plugin")]
+)
+def test_a_compiler_that_is_not_installed_is_named_with_its_extra(chips, extra, module):
+    if find_spec(module) is not None:
+        pytest.skip(f"{module} is installed")
+    with pytest.raises(RuntimeError, match=rf"did not start .*pip install 'keras-bert-edge\[{extra}\]'"):
+        target_shardings(read_target(chips))
 
 
 needs_libtpu = pytest.mark.skipif(find_spec("libtpu") is None, reason="needs libtpu: pip install libtpu")
