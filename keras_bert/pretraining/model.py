@@ -163,6 +163,7 @@ class TokenAccuracy(keras.metrics.MeanMetricWrapper):
 
     def __init__(self, name: str = "accuracy", dtype: Any = None) -> None:
         super().__init__(token_hits, name=name, dtype=dtype)
+        self._direction = "up"  # as Keras' accuracies say to callbacks
 
     def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "dtype": self.dtype}
