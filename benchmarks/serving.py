@@ -9,7 +9,8 @@ peers of `serving_peers.py` (`ort_int8`, `ort_int8_fused`, `saved_model`) behind
 is the Python that has torch, transformers, onnx and onnxruntime, if it is not this one. Every request is a text of
 SST-2's dev set; every answer is compared with the one that the same server gave before the load. Clients run on the
 same machine and take processor time from the servers, so `cpu_s_per_1000` (the server's own processor seconds for 1,000
-texts) is the number that a busy machine disturbs least. `at_80` is at random arrivals with 80 % of the highest rate.
+texts) is the number that a busy machine disturbs least. `at_80` is at 80 % of the highest rate with requests that come
+at random times, `at_80_evenly` with the same time between them.
 """
 
 import argparse
@@ -163,7 +164,9 @@ def measure(arguments, name, texts, labels):
             used = (processor_seconds(process) - start) / max(1, len(load.seconds)) * 1000
             found["load"].append({"clients": clients, **load.summary(), "cpu_s_per_1000": used})
         rate = 0.8 * max(row["requests_per_second"] for row in found["load"])
-        found["at_80"] = asyncio.run(open_loop(port, requests, check, rate, arguments.seconds)).summary()
+        for name, evenly in (("at_80", False), ("at_80_evenly", True)):
+            load = asyncio.run(open_loop(port, requests, check, rate, arguments.seconds, evenly=evenly))
+            found[name] = load.summary()
         found["after"] = memory_mb(process)
     return found
 
@@ -181,11 +184,13 @@ def print_rows(name, found):
             f"p99 {row['p99_ms']:>7.1f} ms  {row['cpu_s_per_1000']:>6.2f} s of processor for 1,000  "
             f"wrong {row['wrong']}  refused {row['refused']}"
         )
-    row = found["at_80"]
-    print(
-        f"  at 80 %  {row['requests_per_second']:>9.0f}/s  p50 {row['p50_ms']:>7.1f}  p99 {row['p99_ms']:>7.1f} ms",
-        flush=True,
-    )
+    for name in ("at_80", "at_80_evenly"):
+        row = found[name]
+        print(
+            f"  {name:<12}{row['requests_per_second']:>8.0f}/s  p50 {row['p50_ms']:>7.1f}  "
+            f"p99 {row['p99_ms']:>7.1f} ms",
+            flush=True,
+        )
 
 
 def main():

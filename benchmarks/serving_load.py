@@ -87,8 +87,8 @@ async def closed_loop(port, requests, check, clients, seconds):
     return load
 
 
-async def open_loop(port, requests, check, rate, seconds, connections=64):
-    """Requests at random times, so many a second on average, whether answers have come or not."""
+async def open_loop(port, requests, check, rate, seconds, connections=64, *, evenly=False):
+    """Requests at random times, or evenly, so many a second on average, whether answers have come or not."""
     load, order, idle = Load(), random.Random(0), []
     for _ in range(connections):
         idle.append(await asyncio.open_connection(HOST, port))
@@ -102,7 +102,7 @@ async def open_loop(port, requests, check, rate, seconds, connections=64):
     start = due = time.perf_counter()
     tasks = []
     while due < start + min(seconds, MOST_SECONDS):
-        due += order.expovariate(rate)
+        due += 1 / rate if evenly else order.expovariate(rate)
         await asyncio.sleep(max(0, due - time.perf_counter()))
         tasks.append(asyncio.ensure_future(one(order.randrange(len(requests)), due)))
     await asyncio.gather(*tasks)
