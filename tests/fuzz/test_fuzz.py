@@ -65,7 +65,7 @@ if __name__ == "__main__":
     (tmp_path / "broken.py").write_text(program, encoding="utf-8")
     # The directory of the hook is one that it may not write to.
     command = [sys.executable, str(tmp_path / "broken.py")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False, timeout=600)
     assert done.returncode == 1, done.stdout + done.stderr
     for words in ("ended the process (SIGABRT)", "took more than 1 seconds", "ZeroDivisionError: a strange error"):
         assert words in done.stdout, done.stdout + done.stderr
