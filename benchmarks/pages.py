@@ -432,7 +432,7 @@ PAGES = {
         "MiniLM fine-tuned on SST-2 in every runtime, one row at a time. `own length`: the mean over the dev texts at "
         "their own lengths where the runtime can; `same`: texts with the answer of Keras in float32.",
         "In bytes or four bits, ours is the fastest at every length. OpenVINO comes nearest on long rows; on texts of "
-        "changing lengths it is slow, because it prepares its graph for each new one.",
+        "changing lengths it takes about twice as long as on those of one length.",
         "Small and fast",
         inference,
         ("export/tflite", "export/runtime"),

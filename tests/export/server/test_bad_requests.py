@@ -58,6 +58,12 @@ def test_bad_bodies(server, name):
     assert answer["error"].endswith(".")
 
 
+def test_a_large_body_without_its_length(server):
+    pieces = iter([b'{"instances": ["', *[SECRET.encode() * 100] * 10, b'"]}'])  # sent in chunks
+    answer = server.post("/v1/models/tiny:predict", content=pieces)
+    assert answer.status_code == 413 and "more than 4,000 bytes" in answer.json()["error"]
+
+
 def test_bad_examples_and_inputs(server):
     for verb, body, words in [
         ("classify", {"examples": [SECRET]}, "other values than objects"),
