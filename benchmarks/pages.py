@@ -346,10 +346,12 @@ PAGES = {
     ),
     "similarity": Page(
         "Sentence vectors",
-        "Cosines of MiniLM's vectors with the scores of STS-B's dev set, without tuning.",
+        "Cosines of sentence vectors with the scores of STS-B's dev set, without tuning: all-MiniLM-L6-v2, and "
+        "the weights of this library, which learned from it on English Wikipedia.",
         "Nothing was trained: the numbers are those of the weights.",
         "Tasks",
         code=("keras_bert/tasks/similarity",),
+        joined=True,
     ),
     "small_vectors": Page(
         "Small vectors",

