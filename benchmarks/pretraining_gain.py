@@ -52,8 +52,16 @@ class Suited:
     frozen: bool = False
 
 
-def glue(name, directory="glue", test="dev"):
-    return lambda data: tuple(keras_bert.read_glue(name, data / directory, split) for split in ("train", test))
+def glue(name, test="dev"):
+    return lambda data: tuple(keras_bert.read_glue(name, data / "glue", split) for split in ("train", test))
+
+
+def subset(name, text, pair):
+    """The columns that the subsets of 10,000 rows have, whatever the task's own are called."""
+    columns = {"text": text, "pair": pair}
+    return lambda data: tuple(
+        keras_bert.read_rows(data / "glue_subsets" / name / f"{split}.tsv", **columns) for split in ("train", "dev")
+    )
 
 
 def classes(rows):
@@ -101,7 +109,7 @@ SUITE = (
     Suited("SST-2, frozen", "en", glue("SST-2"), classes, accuracy, 2000, 10, frozen=True),
     Suited("CoLA", "en", glue("CoLA"), classes, lambda report: report.matthews, None, 5),
     Suited("MRPC", "en", glue("MRPC", test="test_labelled"), classes, accuracy, None, 5),
-    Suited("QNLI", "en", glue("QNLI", "glue_subsets"), classes, accuracy, None, 3),
+    Suited("QNLI", "en", subset("QNLI", "sentence1", "sentence2"), classes, accuracy, None, 3),
     Suited(
         "WNUT-17",
         "en",
