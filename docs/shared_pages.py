@@ -23,5 +23,5 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, **kwargs):
     """Called for each page; a search finds guides before results."""
     if page.file.src_uri.startswith("benchmarks/"):
-        page.meta["search"] = {"boost": 0.3}
+        page.meta["search"] = {"boost": 0.1}
     return markdown

@@ -1,6 +1,6 @@
-"""The whole mission in one script: weights → fine-tune → distill, quantize → SavedModel, TFLite, report → an answer.
+"""Everything in one script: weights → fine-tune → distill, quantize → SavedModel, TFLite, report → an answer.
 
-    make demo                                              # about five minutes on 2 cores
+    make demo                                              # about two minutes on 2 cores, after the installation
     python examples/assistant_demo.py --text "wake me at seven"
 
 Fine-tunes MiniLM (6 layers, 23 million parameters) on the bundled commands to a phone assistant, lets `export.deploy`
