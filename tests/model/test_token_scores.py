@@ -11,8 +11,9 @@ from keras_bert.model.token_scores import token_cross_entropy, token_hits
 
 NUMBERS = np.random.default_rng(0)
 LOGITS = (5 * NUMBERS.normal(size=(4, 6, 50))).astype("float32")
-LOGITS[0] = np.round(LOGITS[0])  # equal scores
+LOGITS[0, :2, [7, 9]] = 30.0  # equal scores, of which the first counts
 IDS = np.where(NUMBERS.random((4, 6)) < 0.5, LOGITS.argmax(-1), NUMBERS.integers(0, 50, (4, 6))).astype("int32")
+IDS[0, :2] = 9, 7
 LINE = np.linspace(-9, 9, 2001, dtype="float32")
 
 
