@@ -23,7 +23,7 @@ p { margin: 6px 0 10px; max-width: 78ch; }
 .card span { color: var(--soft); font-size: 13px; }
 .notes { border-left: 3px solid var(--accent); background: var(--wash); padding: 10px 16px; }
 .notes li { margin: 3px 0; } .notes ul { margin: 0; padding-left: 18px; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(400px, 1fr)); gap: 16px; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); gap: 16px; }
 figure { margin: 0; } svg { width: 100%; height: auto; display: block; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--soft); } svg .name { font-weight: 600; fill: var(--ink); }
 .grid { stroke: var(--line); stroke-width: 1; }
