@@ -163,7 +163,8 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #111827; max-width: 1080px; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin-bottom: 0; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
 .under { color: #6b7280; margin-top: .2rem; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 1rem; margin-top: 1.5rem; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 1rem;
+  margin-top: 1.5rem; }
 .plots img { width: 100%; border: 1px solid #e5e7eb; border-radius: 8px; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .87rem; font-variant-numeric: tabular-nums; }
