@@ -171,14 +171,16 @@ def npu(run: Run) -> list[Table]:
         rows = [
             {
                 "recipe": recipe,
-                f"{one['metric']}, %": 100 * row["score"],
+                f"{one['metric'].replace('f1', 'F1')}, %": 100 * row["score"],
                 "points to Keras": f"{100 * (row['score'] - one['keras']):+.1f}",
                 "same, %": 100 * row["agreement"],
                 "MB": row["bytes"] / 1e6,
             }
             for recipe, row in one["recipes"].items()
         ]
-        found.append(Table(f"{name}, {one['texts']:,} texts", rows, decimals={"MB": 1, "same, %": 1}))
+        shown = {"sst2": "SST-2", "wnut17": "WNUT-17"}.get(name, name)
+        decimals = {"MB": 1, "same, %": 1, next(column for column in rows[0] if column.endswith(", %")): 1}
+        found.append(Table(f"{shown}, {one['texts']:,} texts", rows, decimals=decimals))
     audits = run["results"].get("audit", {})
     delegates = [
         {
