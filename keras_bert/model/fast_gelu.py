@@ -19,8 +19,8 @@ def fast_gelu(x: Any) -> Any:
     """Compute the exact GELU of numbers in half precision, in float32.
 
     Example:
-        >>> fast_gelu(keras.ops.convert_to_tensor([-1.0, 0.0, 1.0])).numpy().round(4).tolist()
-        [-0.1587, 0.0, 0.8413]
+        >>> float(fast_gelu(keras.ops.convert_to_tensor(1.0))).__round__(4)
+        0.8413
     """
 
     def gradient(*args: Any, upstream: Any = None) -> Any:
