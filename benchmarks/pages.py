@@ -222,9 +222,8 @@ PAGES = {
         "What pretraining is worth",
         "Several starts, fine-tuned on one suite of tasks. Each has the rate of three that does best on training data "
         "that was held out; `test` is measured once for each seed.",
-        "`random` is the floor: the same sizes with fresh weights. `distilled` are `tiny-en` and `tiny-zh`, the weights of "
-        "this library, which learned from a teacher on raw text. It gains most where little is trained, and for "
-        "entities.",
+        "`random` is the floor: the same sizes with fresh weights. `distilled` are `tiny-en` and `tiny-zh`, which "
+        "learned from a teacher on raw text. It gains most where little is trained, and for entities.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/finetuning"),
         whole=pretraining_gain,
