@@ -52,6 +52,8 @@ class UnigramModel:
             raise ValueError(f"Got {len(self.tokens)} pieces and {len(self.scores)} scores; expected a score for each.")
         if len(set(self.tokens)) != len(self.tokens) or "" in self.tokens:
             raise ValueError("A piece of the vocabulary is empty or occurs twice; expected different pieces.")
+        if any(token.startswith("\0") for token in self.tokens):  # ends the process in SentencePiece's trie
+            raise ValueError("A piece of the vocabulary begins with the character 0; expected text.")
         if np.sum(self.kinds == UNKNOWN) != 1:
             raise ValueError("The vocabulary has no unknown token, or several; expected exactly one.")
         if not np.isfinite(self.scores).all():

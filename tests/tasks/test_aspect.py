@@ -189,6 +189,7 @@ def test_opinions_of_2015_and_2016(tmp_path):
         ("<sentences><sentence></sentences>", "not a complete XML document: mismatched tag"),
         ("<sentences>&undefined;</sentences>", "not a complete XML document: undefined entity"),
         ("", "not a complete XML document: no element found"),
+        ('<?xml version="1.0" encoding="qtf-8"?><sentences/>', "not a complete XML document: unknown encoding: qtf-8"),
         ("<sentences/>", "No usable row"),
     ],
 )

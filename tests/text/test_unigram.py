@@ -243,6 +243,7 @@ def field(number, content):
         (field(1, field(1, b"a") + b"\x18\x09"), "of an unknown kind"),
         (field(1, field(1, b"a") + b"\x18\x02") + field(1, field(1, b"b") + b"\x18\x04"), "users defined, such as 'b'"),
         (field(1, field(1, b"a") + b"\x18\x02") * 2, "occurs twice"),
+        (field(1, field(1, b"\x00")), "begins with the character 0"),
     ],
 )
 def test_other_models_are_named(content, message):

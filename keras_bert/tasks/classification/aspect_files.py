@@ -158,5 +158,5 @@ def parse_xml(path: str | os.PathLike[str]) -> tuple[ElementTree.Element, dict[E
         with open(path, "rb") as file:
             parser.ParseFile(file)
         return builder.close(), lines
-    except expat.ExpatError as error:
+    except (expat.ExpatError, LookupError) as error:  # the latter: an encoding that nobody knows
         raise ValueError(f"{path} is not a complete XML document: {error}.") from None
