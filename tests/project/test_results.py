@@ -148,8 +148,9 @@ def test_everything_that_shows_numbers_is_as_its_data_make_it():
 
 
 def test_a_page_that_differs_from_its_data_is_found():
-    changed = {name: [dict(run) for run in runs] for name, runs in RESULTS.items()}
-    changed["tokenizer"] = json.loads(json.dumps(changed["tokenizer"]).replace("49.9", "50.1"))
+    changed = {name: json.loads(json.dumps(runs)) for name, runs in RESULTS.items()}
+    ours = next(row for row in changed["tokenizer"][0]["results"] if row["contender"].startswith("ours"))
+    ours["MB/s"] = [2 * speed for speed in ours["MB/s"]]
     names = {path.name for path in render.differing(changed)}
     assert {"tokenizer.md", "tokenizer.svg", "README.md"} <= names
     assert "encoder.md" not in names
