@@ -26,6 +26,12 @@ def add_model_arguments(group: Any) -> None:
     group.add_argument(
         "--vocabulary-size", type=int, metavar="N", help="tokens to learn (default: 8000), or to keep of a teacher's"
     )
+    group.add_argument(
+        "--embedding-dim",
+        type=int,
+        metavar="N",
+        help="columns of the token table, fewer than the width: small models with many tokens (default: the width)",
+    )
     group.add_argument("--start-from", metavar="MODEL", help="go on from this model, with its size and vocabulary")
 
 
@@ -99,6 +105,13 @@ def add_teacher_arguments(group: Any) -> None:
         metavar="WEIGHTS",
         help="hidden, sentence, relations and mlm with their weights (default: hidden=1,sentence=1)",
     )
+    group.add_argument(
+        "--teacher-layers",
+        type=_read_layers,
+        metavar="PAIRS",
+        help="layers whose states are compared, STUDENT:TEACHER each, such as 0:0,1:2,2:4; 0 is the embeddings "
+        "(default: the last of both)",
+    )
     group.add_argument("--teacher-passes", type=int, default=4, help="reads of a text (default: %(default)s)")
     group.add_argument(
         "--teacher-cache-gb", type=float, default=4.0, help="outputs to keep on disk; 0: none (default: %(default)s)"
@@ -129,10 +142,7 @@ def _read_budget(text: str) -> float:
 
 def _read_growth(text: str) -> tuple[tuple[int, int], ...]:
     """`1:1000,2:3000` → `((1, 1000), (2, 3000))`."""
-    pairs = [part.split(":") for part in text.split(",")]
-    if not all(len(pair) == 2 and all(number.isascii() and number.isdigit() for number in pair) for pair in pairs):
-        raise argparse.ArgumentTypeError(f"{text!r} is no growth; expected BLOCKS:UNTIL_STEP, such as 1:1000,2:3000")
-    return tuple((int(blocks), int(step)) for blocks, step in pairs)
+    return _read_pairs(text, f"{text!r} is no growth; expected BLOCKS:UNTIL_STEP, such as 1:1000,2:3000")
 
 
 def _read_phases(text: str) -> list[tuple[int, int, int | None]]:
@@ -145,6 +155,18 @@ def _read_phases(text: str) -> list[tuple[int, int, int | None]]:
         length, steps, *batch = map(int, numbers)
         phases.append((length, steps, batch[0] if batch else None))
     return phases
+
+
+def _read_layers(text: str) -> tuple[tuple[int, int], ...]:
+    """`0:0,1:2` → `((0, 0), (1, 2))`."""
+    return _read_pairs(text, f"{text!r} are no layers; expected STUDENT:TEACHER, such as 1:2,2:4")
+
+
+def _read_pairs(text: str, error: str) -> tuple[tuple[int, int], ...]:
+    pairs = [part.split(":") for part in text.split(",")]
+    if not all(len(pair) == 2 and all(number.isascii() and number.isdigit() for number in pair) for pair in pairs):
+        raise argparse.ArgumentTypeError(error)
+    return tuple((int(first), int(second)) for first, second in pairs)
 
 
 def _read_weights(text: str) -> dict[str, float]:

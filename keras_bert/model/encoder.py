@@ -228,8 +228,8 @@ def bert_encoder(
     With `prefix_lm`, segment 0 attends only to itself, and each token of segment 1 to all tokens up to itself, as text
     generation needs it (UniLM).
 
-    `initial="neighbours"` is for models that are going to be pretrained from nothing: heads of the first block begin by
-    looking at the tokens beside each token, so that training needs not find positions first. `NeighbourHeads(…)` says
+    `initial="neighbours"` is for models that are going to be pretrained from nothing: heads begin by looking at
+    the tokens beside each token, so that training needs not find positions first. `NeighbourHeads(…)` says
     which heads, and how closely. The rest is random, by `seed`; nothing of it is kept in a saved model but the weights.
 
     Example:

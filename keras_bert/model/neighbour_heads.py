@@ -40,7 +40,7 @@ class NeighbourHeads:
         >>> encoder = bert_encoder(BertConfig.preset("mini"), initial=NeighbourHeads(blocks=(0, 1), free=0.25))
     """
 
-    blocks: tuple[int, ...] | None = (0,)
+    blocks: tuple[int, ...] | None = None
     free: float = 0.0
     share: float = 0.9
     offsets: tuple[int, ...] = (-1, 1, -2, 2, -3, 3, -4, 4)

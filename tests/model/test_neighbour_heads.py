@@ -34,15 +34,16 @@ def on_neighbour(config, heads="neighbours", length=64, offsets=OFFSETS):
 
 @pytest.mark.parametrize("length", [64, 128])
 @pytest.mark.parametrize("size", ["tiny", "mini"])
-def test_heads_of_the_first_block_look_at_neighbours(size, length):
-    found = on_neighbour(BertConfig.preset(size, vocabulary_size=500), length=length)
+def test_heads_of_all_blocks_look_at_neighbours(size, length):
+    config = BertConfig.preset(size, vocabulary_size=500)
+    assert on_neighbour(config, length=length).min() > 0.8
+    found = on_neighbour(config, NeighbourHeads(blocks=(0,)), length=length)
     assert found[0].min() > 0.8
     assert found[1:].max() < 0.1  # the others see all alike
 
 
 def test_blocks_free_heads_share_and_offsets():
     config = BertConfig.preset("mini", vocabulary_size=500)
-    assert on_neighbour(config, NeighbourHeads(blocks=None)).min() > 0.8
     found = on_neighbour(config, NeighbourHeads(blocks=(1,), free=0.25))
     assert found[0].max() < 0.1 and found[1, :3].min() > 0.8 and found[1, 3] < 0.1
     loose, close = (on_neighbour(config, NeighbourHeads(share=share), 128)[0].max() for share in (0.5, 0.99))
@@ -98,6 +99,8 @@ def test_the_seed_decides():
     assert sorted(touched) == [
         "block_0/attention/key/kernel",
         "block_0/attention/query/kernel",
+        "block_1/attention/key/kernel",
+        "block_1/attention/query/kernel",
         "embeddings/position",
         "embeddings/segment/embeddings",
         "token_embedding/embeddings",

@@ -16,7 +16,7 @@ from taught_run import TAUGHT_PLAN, TEACHER_CONFIG, teach, write_teacher
 
 from keras_bert.checkpoint import load_encoder, load_model
 from keras_bert.model.encoder import bert_encoder, encoder_config
-from keras_bert.model.weights import to_numpy
+from keras_bert.model.weights import copy_weights, to_numpy
 from keras_bert.pretraining.corpus.writing import CorpusError, write_examples
 from keras_bert.pretraining.records import read_history
 from keras_bert.pretraining.report import write_report
@@ -414,6 +414,41 @@ def test_the_token_table_keeps_what_is_far_apart(teacher, width):
     ]
     assert np.corrcoef(*apart)[0, 1] > (0.999 if width == 64 else 0.7)
     assert ours.std() == pytest.approx(CONFIG.initializer_range, rel=0.01)
+
+
+def test_a_narrow_table_gives_almost_what_the_teachers_blocks_read(teacher):
+    plan = Teacher(model=teacher, start="blocks")
+    loaded = load_teacher(plan)
+    alignment = Alignment(TOKENIZER, loaded.tokenizer)
+    rows = rows_of(["w1 w2 w3 w4 .", "w9 w8 w7 w31"], length=8)
+    seen, left = rows["padding_mask"] > 0, []
+    theirs = to_numpy(loaded.encoder(rows)["hidden_states"][0])[seen]
+    for width in (8, 32, 47):
+        config = loaded.config.replace(embedding_dim=width, pooler_activation="gelu")
+        student = bert_encoder(config, seed=1)
+        before = to_numpy(student.get_layer("pooler").weights[0])
+        start_from_teacher(student, plan, loaded, alignment, None)
+        ours = to_numpy(student(rows)["hidden_states"][0])[seen]
+        left.append(np.square(ours - theirs).sum() / np.square(theirs - theirs.mean(axis=0)).sum())
+        # A pooler with another activation is another function, so the teacher's is not taken.
+        np.testing.assert_array_equal(to_numpy(student.get_layer("pooler").weights[0]), before)
+    assert left[0] > left[1] > left[2] and left[2] < 0.1, left
+
+
+def test_a_student_with_the_teachers_blocks_is_compared_in_the_teachers_units(teacher):
+    outputs, loaded = outputs_of(teacher)
+    rows = rows_of(["w1 w2 w3 .", "w5 w6 w7 w8 ."], length=8)
+    outputs.measure(rows)
+    student = bert_encoder(loaded.config, seed=1)
+    copy_weights(loaded.encoder, student)
+    plan = Teacher(model=teacher, sentence=0)
+    targets = Targets.find(plan, loaded.config, loaded.config)
+    model = student_model(student, plan, targets, statistics=outputs.statistics)
+    assert len(model.trainable_variables) <= len(student.trainable_variables)
+    vectors, counts = outputs(rows)
+    ours = to_numpy(model(rows)["hidden_3_3"])
+    expected = np.concatenate([ours[row, :count] for row, count in enumerate(counts)])
+    np.testing.assert_allclose(vectors["hidden_3"], expected, atol=1e-2)
 
 
 # === Bad input ===

@@ -89,7 +89,7 @@ def _compile(arguments: argparse.Namespace) -> dict[str, Any]:
         if arguments.vocabulary is not None:
             size = len(read_vocabulary(arguments.vocabulary))
         longest = max(length for length, *_ in lengths)
-        config = BertConfig.preset(arguments.size, vocabulary_size=size, max_sequence_length=max(512, longest))
+        config = BertConfig.preset(arguments.size, **_sizes(arguments, size, longest))
     found = []
     for length, steps, batch_size in lengths:
         plan = _plan(arguments, steps, batch_size or arguments.batch_size)
@@ -170,6 +170,8 @@ def _tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple
     if arguments.start_from is not None:
         if arguments.vocabulary is not None:
             raise ValueError("--vocabulary and --start-from: a model has its own vocabulary; leave out one of the two.")
+        if arguments.embedding_dim is not None:
+            raise ValueError("--embedding-dim and --start-from: a model has its own sizes; leave out one of the two.")
         tokenizer = load_tokenizer(arguments.start_from)
         if tokenizer is None:
             raise ValueError(
@@ -187,8 +189,7 @@ def _tokenizer_and_config(arguments: argparse.Namespace, longest: int) -> "tuple
             size = arguments.vocabulary_size or 8000
             write_vocabulary(learn_vocabulary(arguments.files, size, progress=not arguments.json), vocabulary)
     tokenizer = BertTokenizer(vocabulary)
-    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_sequence_length": max(512, longest)}
-    return tokenizer, BertConfig.preset(arguments.size, **sizes)
+    return tokenizer, BertConfig.preset(arguments.size, **_sizes(arguments, tokenizer.vocabulary_size, longest))
 
 
 def _teacher(arguments: argparse.Namespace) -> "Teacher | None":
@@ -207,6 +208,7 @@ def _teacher(arguments: argparse.Namespace) -> "Teacher | None":
         passes=arguments.teacher_passes,
         cache_gb=arguments.teacher_cache_gb,
         device=arguments.teacher_device,
+        hidden_layers=arguments.teacher_layers,
         **arguments.teacher_losses,
     )
 
@@ -234,12 +236,20 @@ def _student_tokenizer_and_config(arguments: argparse.Namespace, longest: int) -
         tokens = read_vocabulary(vocabulary)
         tokenizer = BertTokenizer.from_config({**tokenizer.get_config(), "vocabulary": tokens})
     config = open_checkpoint(find_directory(arguments.teacher)).settings.config
-    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_sequence_length": max(512, longest)}
+    sizes = _sizes(arguments, tokenizer.vocabulary_size, longest)
     if arguments.blocks is None:
         return tokenizer, BertConfig.preset(arguments.size, pooling=config.pooling, **sizes)
     if not 1 <= arguments.blocks <= config.num_layers:
         raise ValueError(f"--blocks {arguments.blocks}: the teacher has {config.num_layers}; expected 1 to that many.")
     return tokenizer, config.replace(num_layers=arguments.blocks, **sizes)
+
+
+def _sizes(arguments: argparse.Namespace, vocabulary_size: int, longest: int) -> dict[str, Any]:
+    """What a config has beside the size's own values. Narrow tables are ELECTRA's, so other libraries open them so."""
+    sizes: dict[str, Any] = {"vocabulary_size": vocabulary_size, "max_sequence_length": max(512, longest)}
+    if arguments.embedding_dim is not None:
+        sizes |= {"embedding_dim": arguments.embedding_dim, "pooler_activation": "gelu"}
+    return sizes
 
 
 def _phase(arguments: argparse.Namespace, tokenizer: "BertTokenizer", length: int, plan: "PretrainingPlan") -> "Phase":

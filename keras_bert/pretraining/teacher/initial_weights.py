@@ -1,6 +1,7 @@
 """The student's first weights, from its teacher: the token table by PCA, blocks where all widths are equal.
 
-A small encoder that begins with vectors which know what tokens mean has only to learn how they act on each other.
+A small encoder that begins with vectors which know what tokens mean has only to learn how they act on each other. With
+the teacher's widths it takes blocks as they are, also behind a token table that is narrower than the teacher's.
 """
 
 import keras
@@ -13,8 +14,10 @@ from keras_bert.pretraining.teacher.alignment import Alignment
 from keras_bert.pretraining.teacher.hidden_states import LoadedTeacher, TeacherOutputs
 from keras_bert.pretraining.teacher.plan import Teacher
 
-_SAME = ("hidden_dim", "intermediate_dim", "num_heads", "attention_dim", "activation", "table_dim")
+_SAME = ("hidden_dim", "intermediate_dim", "num_heads", "attention_dim", "activation")
 _TOKENS_AT_ONCE = 4096
+_MEAN_POSITIONS = 64  # whose mean stands for the position of a token
+_SAMPLE = (1024, 16)  # tokens and positions that a projection is fitted to
 
 
 def shares_blocks(teacher: BertConfig, student: BertConfig) -> bool:
@@ -52,7 +55,10 @@ def start_from_teacher(
         return []
     theirs, ours = teacher.config, encoder_config(student)
     if shares_blocks(theirs, ours):
-        _copy_tables(student, teacher, alignment)
+        if ours.table_dim == theirs.table_dim:
+            _copy_tables(student, teacher, alignment)
+        else:
+            _fit_tables(student, teacher, alignment)
         _copy_blocks(student, teacher.encoder, theirs, ours)
         return ["token table", "positions", "segments", "blocks"]
     if plan.token_table == "outputs" and token_vectors is not None:
@@ -122,6 +128,60 @@ def _project_tables(
     return ["token table", "positions", "segments"]
 
 
+def _fit_tables(student: keras.Model, teacher: LoadedTeacher, alignment: Alignment) -> None:
+    """Narrow tables, and a projection by least squares: together they give almost what the teacher's block 0 reads."""
+    ours = student.get_layer("embeddings")
+    tokens, positions, segments = _teacher_tables(teacher, alignment)
+    middle = positions[:_MEAN_POSITIONS].mean(axis=0)
+    read = _normalized(teacher, tokens + middle + segments[0])  # of each token, at a mean position
+    mean = read.mean(axis=0)
+    table, axes = _principal(read, encoder_config(student).table_dim)
+    rng = np.random.default_rng(0)
+    sample = rng.choice(len(tokens), min(_SAMPLE[0], len(tokens)), replace=False)
+
+    def shifts(rows: np.ndarray, beside: np.ndarray) -> np.ndarray:
+        """What positions or segments add to a token on the mean, on the axes."""
+        return np.stack([_normalized(teacher, tokens[sample] + row + beside).mean(axis=0) for row in rows]) @ axes
+
+    center = read[sample].mean(axis=0) @ axes
+    unit = tokens.std() / table.std()  # the size of numbers that the teacher's table has; the norm removes it
+    near = min(len(positions), ours.position.shape[0])
+    table = table * unit
+    _assign_table(student, table)
+    by_position = (shifts(positions[:near], segments[0]) - center) * unit
+    by_segment = (shifts(segments, middle) - center) * unit
+    _copy_rows(by_position, ours.position)
+    if ours.segment is not None:
+        _copy_rows(by_segment, ours.segment.embeddings)
+    places = rng.integers(0, min(near, _MEAN_POSITIONS), (len(sample), _SAMPLE[1]))
+    narrow = table[sample][:, None] + by_position[places] + by_segment[0]
+    narrow = (narrow - narrow.mean(axis=-1, keepdims=True)) / narrow.std(axis=-1, keepdims=True)
+    wanted = _normalized(teacher, tokens[sample][:, None] + positions[places] + segments[0]) - mean
+    kernel, *_ = np.linalg.lstsq(narrow.reshape(-1, table.shape[1]), wanted.reshape(-1, len(mean)), rcond=None)
+    ours.projection.kernel.assign(kernel)
+    ours.projection.bias.assign(mean)
+
+
+def _teacher_tables(teacher: LoadedTeacher, alignment: Alignment) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The teacher's vectors of the student's tokens, of positions and of segments."""
+    embeddings, tokens = teacher.encoder.get_layer("embeddings"), _teacher_table(teacher, alignment)
+    positions = np.asarray(to_numpy(embeddings.position))[teacher.config.position_offset :]
+    segments = np.zeros((1, tokens.shape[1])) if embeddings.segment is None else to_numpy(embeddings.segment.embeddings)
+    return tokens.astype("float64"), positions.astype("float64"), np.asarray(segments, "float64")
+
+
+def _normalized(teacher: LoadedTeacher, sums: np.ndarray) -> np.ndarray:
+    """What the teacher's first block reads, for sums of a token, a position and a segment."""
+    embeddings = teacher.encoder.get_layer("embeddings")
+    scale, shift = (to_numpy(weight) for weight in embeddings.norm.weights)
+    variance = sums.var(axis=-1, keepdims=True) + teacher.config.layer_norm_epsilon
+    normal = (sums - sums.mean(axis=-1, keepdims=True)) / np.sqrt(variance) * scale + shift
+    if embeddings.projection is None:
+        return normal
+    kernel, bias = (to_numpy(weight) for weight in embeddings.projection.weights)
+    return normal @ kernel + bias
+
+
 def _free_columns(student: keras.Model) -> np.ndarray:
     """The columns that tokens use: an initializer may leave some to positions, with zeros in all tokens' rows."""
     table = to_numpy(student.get_layer("token_embedding").embeddings)
@@ -173,9 +233,15 @@ def _copy_blocks(student: keras.Model, encoder: keras.Model, theirs: BertConfig,
         source, target = encoder.get_layer(f"block_{chosen}"), student.get_layer(f"block_{index}")
         for mine, its in zip(target.weights, source.weights, strict=True):
             mine.assign(to_numpy(its))
+    if ours.pooler_activation != theirs.pooler_activation:
+        return
     for mine, its in zip(student.get_layer("pooler").weights, encoder.get_layer("pooler").weights, strict=True):
         mine.assign(to_numpy(its))
 
 
 def _differences(teacher: BertConfig, student: BertConfig) -> list[str]:
-    return [f"{name}={getattr(teacher, name)}" for name in _SAME if getattr(teacher, name) != getattr(student, name)]
+    names = [name for name in _SAME if getattr(teacher, name) != getattr(student, name)]
+    # A narrower table is projected to what the blocks read; a wider one cannot be made of a narrow one.
+    if teacher.table_dim != student.table_dim and student.table_dim == student.hidden_dim:
+        names.append("table_dim")
+    return [f"{name}={getattr(teacher, name)}" for name in names]

@@ -25,8 +25,8 @@ class Teacher:
 
     Args:
         model: A directory or name that `load_encoder` opens; a saved task works too.
-        hidden: Weight of the distance between hidden states, the student's through a learned projection; the mean over
-            all pairs of layers.
+        hidden: Weight of the distance between hidden states, the mean over all pairs of layers. The student's go
+            through a learned projection, or are compared as they are if it has the teacher's blocks.
         sentence: Weight of the cosine distance between the means of a text's states; `None` is 1 where a row holds one
             text, and 0 in packed rows.
         relations: Weight of the distance between the relations of queries, keys and values.
@@ -41,7 +41,7 @@ class Teacher:
             vocabulary with all pieces of the student's. `"words"`: each cuts words its own way, and the means over a
             word's pieces are compared. `"auto"` is the first where it works.
         start: The student's first weights. `"auto"`: a token table from the teacher, and every k-th block where all
-            widths are equal. `"blocks"` insists on the blocks. `"random"` takes nothing.
+            widths but that of the table are equal. `"blocks"` insists on the blocks. `"random"` takes nothing.
         token_table: Where widths differ, what the table is made of by PCA: `"outputs"`, what the teacher gives for
             each token as a text of its own, or `"embeddings"`, its own table, with positions and segments.
         passes: How often the student reads a text before the teacher reads new ones. More of them ask the

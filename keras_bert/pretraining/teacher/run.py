@@ -323,10 +323,14 @@ class TaughtRun:
         return load_or_make(self.cache.directory / _TOKEN_VECTORS, make)
 
     @property
+    def _takes_blocks(self) -> bool:
+        """Whether the student's blocks are the teacher's, so that its states can become the teacher's, too."""
+        return self.teacher.start != "random" and shares_blocks(self.loaded.config, self.config)
+
+    @property
     def _initial(self) -> str | NeighbourHeads:
         """What the student begins with before it takes the teacher's weights, whose blocks bring their own heads."""
-        takes_blocks = self.teacher.start != "random" and shares_blocks(self.loaded.config, self.config)
-        return "random" if self.source is not None or takes_blocks else self.plan.initial
+        return "random" if self.source is not None or self._takes_blocks else self.plan.initial
 
     def build(self, vectors: np.ndarray | None) -> tuple[keras.Model, keras.Model]:
         """The student's encoder and its training model, compiled."""
@@ -346,6 +350,7 @@ class TaughtRun:
             max_predictions=max_predictions(self.examples, plan),
             negatives=plan.negatives,
             token_counts=token_counts(self.examples, self.tokenizer).tolist() if self.teacher.mlm else None,
+            statistics=self.outputs.statistics if self._takes_blocks else None,
             seed=plan.seed,
             model_class=TokenCountingModel,
         )

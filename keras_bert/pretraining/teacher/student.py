@@ -1,10 +1,11 @@
 """A student's training model: an encoder with the vectors that are compared with the teacher's, and their losses.
 
 Takes masked or whole batches with the teacher's vectors as labels, gives a functional Keras model. Projections to the
-teacher's width are learned with the student and left out of the saved model.
+teacher's width are learned with the student and left out of the saved model; a student with the teacher's blocks needs
+none, and its vectors become the teacher's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -53,6 +54,7 @@ def student_model(
     max_predictions: int = 20,
     negatives: int | None = None,
     token_counts: Sequence[int] | np.ndarray | None = None,
+    statistics: Mapping[str, np.ndarray] | None = None,
     seed: int | None = None,
     model_class: type[keras.Model] = keras.Model,
 ) -> keras.Model:
@@ -65,6 +67,8 @@ def student_model(
         words: Whether the means over words are compared; the model then takes `word_ids` and `word_texts` too.
         next_sentence, packed, max_predictions, negatives, token_counts, seed: As for `pretraining_model`, where the
             plan has a masked LM.
+        statistics: Mean and deviation of each column of the teacher's hidden states, by their names, if the student's
+            own states shall become the teacher's: they are compared as they are. `None` learns a projection.
         model_class: The class of the model.
 
     Example:
@@ -95,13 +99,19 @@ def student_model(
         in_units = lambda vectors: means(vectors, word_ids)  # noqa: E731
     states = encoder.output["hidden_states"]
     for ours, theirs in targets.hidden:
-        width = targets.widths[f"hidden_{theirs}"]
-        projection = keras.layers.Dense(width, name=f"hidden_{ours}_{theirs}", dtype=_head_policy())
-        if seed is not None:
-            projection.kernel_initializer = keras.initializers.GlorotUniform(seed=seed + ours)
+        name = f"hidden_{ours}_{theirs}"
+        if statistics is None:
+            projection = keras.layers.Dense(targets.widths[f"hidden_{theirs}"], name=name, dtype=_head_policy())
+            if seed is not None:
+                projection.kernel_initializer = keras.initializers.GlorotUniform(seed=seed + ours)
+        else:
+            mean, deviation = np.asarray(statistics[f"hidden_{theirs}"], "float64")
+            projection = keras.layers.Rescaling(
+                (1 / deviation).tolist(), (-mean / deviation).tolist(), name=name, dtype=_head_policy()
+            )
         projected = projection(in_units(states[ours]))
         if plan.hidden:
-            outputs[f"hidden_{ours}_{theirs}"] = projected
+            outputs[name] = projected
         if targets.sentence and (ours, theirs) == targets.hidden[-1]:
             mean = mean_of_tokens(projected, ops.minimum(texts, 1))
             outputs[SENTENCE] = keras.layers.Identity(name=SENTENCE)(mean[:, None, :])
