@@ -173,10 +173,35 @@ def dense(
     )
 
 
-def layer_norm(layer: Any, name: str) -> keras.layers.LayerNormalization:
+@keras.saving.register_keras_serializable("keras_bert")
+class LayerNorm(keras.layers.LayerNormalization):
+    """Keras' layer normalization, which on JAX in half precision reads its input once for mean and variance."""
+
+    def call(self, inputs: Any) -> Any:
+        half = keras.backend.standardize_dtype(inputs.dtype) in ("bfloat16", "float16")
+        if keras.backend.backend() != "jax" or not half:
+            return super().call(inputs)
+        return ops.cast(normalize(inputs, self.gamma, self.beta, self.epsilon), self.compute_dtype)
+
+
+def normalize(x: Any, gamma: Any, beta: Any, epsilon: float) -> Any:
+    """Normalize the last dimension in float32, with the variance as the mean of squares less the square of the mean.
+
+    Where that loses digits, `x` in half precision has lost more of them before.
+
+    Example:
+        >>> normalize(np.array([[1.0, 3.0]]), np.ones(2), np.zeros(2), 0.0).numpy().tolist()
+        [[-1.0, 1.0]]
+    """
+    x, gamma, beta = (ops.cast(part, "float32") for part in (x, gamma, beta))
+    mean = ops.mean(x, axis=-1, keepdims=True)
+    variance = ops.maximum(ops.mean(x * x, axis=-1, keepdims=True) - mean * mean, 0.0)
+    return (x - mean) * ops.rsqrt(variance + epsilon) * gamma + beta
+
+
+def layer_norm(layer: Any, name: str) -> LayerNorm:
     """Return a layer normalization with the epsilon of the layer's config."""
-    epsilon = layer.config.layer_norm_epsilon
-    return keras.layers.LayerNormalization(epsilon=epsilon, dtype=layer.dtype_policy, name=name)
+    return LayerNorm(epsilon=layer.config.layer_norm_epsilon, dtype=layer.dtype_policy, name=name)
 
 
 def _sinusoid(shape: tuple[int, int], dtype: str | None = None) -> Any:

@@ -7,7 +7,7 @@ from keras import ops
 from tiny_encoders import CONFIG, batch, randomize
 
 from keras_bert.model.dropout import HashDropout
-from keras_bert.model.embeddings import BertEmbeddings
+from keras_bert.model.embeddings import BertEmbeddings, LayerNorm
 from keras_bert.model.encoder import (
     EncoderBlock,
     PackedBias,
@@ -38,6 +38,7 @@ LAYERS = [
         BertEmbeddings(CONFIG.replace(embedding_dim=4, position="sinusoidal"), seed=1),
         (VECTORS[..., :4], SEGMENTS),
     ),
+    (LayerNorm(epsilon=1e-12), (VECTORS,)),
     (SelfAttention(CONFIG, seed=1), (VECTORS, BIAS)),
     (EncoderBlock(CONFIG.replace(activation="gelu_tanh"), seed=1), (VECTORS, BIAS)),
     (Pooler(CONFIG, seed=1), (VECTORS,)),

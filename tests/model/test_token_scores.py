@@ -1,4 +1,4 @@
-"""Scores of a vocabulary and GELU as accelerators take them, beside their definitions; on both backends."""
+"""Scores of a vocabulary, GELU and layer norm as accelerators take them, beside their definitions; on both backends."""
 
 import keras
 import numpy as np
@@ -6,6 +6,7 @@ import pytest
 from keras import ops
 from scipy.special import erf
 
+from keras_bert.model.embeddings import LayerNorm, normalize
 from keras_bert.model.fast_gelu import fast_gelu
 from keras_bert.model.token_scores import token_cross_entropy, token_hits
 
@@ -55,3 +56,27 @@ def test_gelu_and_its_slope():
     np.testing.assert_allclose(fast_gelu(ops.convert_to_tensor(LINE)), x * below, atol=1e-6)
     np.testing.assert_allclose(slope(fast_gelu, LINE), below + x * bell, atol=1e-6)
     assert keras.backend.standardize_dtype(fast_gelu(ops.cast(LINE, "bfloat16")).dtype) == "bfloat16"
+
+
+def test_layer_norm_and_its_gradient():
+    x, weights = LOGITS[0].astype("float64"), NUMBERS.normal(size=(3, 50)).astype("float32")
+    gamma, beta, upstream = weights
+    centred = x - x.mean(-1, keepdims=True)
+    scale = 1 / np.sqrt(centred.var(-1, keepdims=True) + 1e-12)
+    expected = centred * scale * gamma + beta
+    np.testing.assert_allclose(normalize(LOGITS[0], gamma, beta, 1e-12), expected, atol=2e-6)
+    parts = gamma * upstream - (gamma * upstream).mean()
+    expected = scale * (parts - centred * scale * (gamma * upstream * centred * scale).mean(-1, keepdims=True))
+    found = slope(lambda x: normalize(x, gamma, beta, 1e-12) * upstream, LOGITS[0])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("mean", [0, 20])
+def test_layer_norm_is_keras_own(precision, mean):
+    kinds = (LayerNorm, keras.layers.LayerNormalization)
+    ours, theirs = (kind(epsilon=1e-12, dtype=precision) for kind in kinds)
+    x = ops.cast(LOGITS + mean, ours.compute_dtype)
+    found, expected = (np.asarray(ops.cast(layer(x), "float32")) for layer in (ours, theirs))
+    # One unit in the last place of half precision, from sums in another order; nothing at all in single.
+    np.testing.assert_allclose(found, expected, rtol={"float32": 0, "mixed_float16": 2**-10}.get(precision, 2**-7))
