@@ -25,10 +25,10 @@ from keras_bert.pretraining.teacher import cache as teacher_cache
 from keras_bert.pretraining.teacher.alignment import Alignment
 from keras_bert.pretraining.teacher.batches import StudentBatches
 from keras_bert.pretraining.teacher.cache import TeacherCache
+from keras_bert.pretraining.teacher.groups import ReadingGroups
 from keras_bert.pretraining.teacher.hidden_states import TeacherOutputs, load_teacher
 from keras_bert.pretraining.teacher.initial_weights import start_from_teacher
 from keras_bert.pretraining.teacher.plan import Targets, Teacher
-from keras_bert.pretraining.teacher.run import _Groups
 from keras_bert.pretraining.teacher.student import WordMeans, student_losses, student_model
 from keras_bert.pretraining.teacher.vocabulary import trim_tokenizer
 from keras_bert.text.tokenizer import BertTokenizer
@@ -526,8 +526,8 @@ def test_a_student_model_compares_what_the_plan_names():
 
 def test_the_last_rows_are_as_many_as_the_steps_that_are_left_need():
     plan = replace(TAUGHT_PLAN, steps=48, save_every=4, batch_size=8)
-    groups = _Groups.find(plan, Teacher(model="x", passes=2, cache_gb=1e-4), available=4096, row_bytes=1e5 / 80)
+    groups = ReadingGroups.find(plan, Teacher(model="x", passes=2, cache_gb=1e-4), available=4096, row_bytes=1e5 / 80)
     assert (groups.chunk_rows, groups.chunks, groups.steps) == (80, 1, 20)
-    several = _Groups(chunk_rows=16, chunks=5, steps=20)  # 5 * 16 rows, twice, in batches of 8
+    several = ReadingGroups(chunk_rows=16, chunks=5, steps=20)  # 5 * 16 rows, twice, in batches of 8
     assert [several.chunks_of(number, plan, 2) for number in range(3)] == [5, 5, 2]
     assert several.chunks_of(2, replace(plan, steps=44), 2) == 1

@@ -6,10 +6,9 @@ teacher reads on, where steps are left. The rest is as for `pretrain`: state, hi
 
 import contextlib
 import functools
-import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +40,7 @@ from keras_bert.pretraining.teacher import cache as teacher_cache
 from keras_bert.pretraining.teacher.alignment import Alignment
 from keras_bert.pretraining.teacher.batches import StudentBatches, asked_rows, rows_in_order, shuffled_rows
 from keras_bert.pretraining.teacher.cache import CachedRows, TeacherCache, hash_text, load_or_make
+from keras_bert.pretraining.teacher.groups import ReadingGroups, count_rows
 from keras_bert.pretraining.teacher.hidden_states import TeacherOutputs, load_teacher
 from keras_bert.pretraining.teacher.initial_weights import (
     require_blocks,
@@ -92,42 +92,6 @@ def pretrain_with_teacher(
     return read_history(Path(output) / HISTORY)
 
 
-@dataclass(frozen=True)
-class _Groups:
-    """How many rows the teacher reads before the student does, and how many steps the student then takes."""
-
-    chunk_rows: int
-    chunks: int
-    steps: int
-
-    @classmethod
-    def find(cls, plan: PretrainingPlan, teacher: Teacher, available: int, row_bytes: float) -> "_Groups":
-        wanted = math.ceil(plan.steps * plan.batch_size / teacher.passes)
-        room = int(teacher.cache_gb * 1e9 // row_bytes)
-        rows = min(max(wanted, plan.batch_size), available, room)
-        if rows < plan.batch_size:
-            raise ValueError(
-                f"cache_gb={teacher.cache_gb} has room for {room:,} rows of the teacher's outputs, fewer than "
-                f"batch_size={plan.batch_size}; allow {plan.batch_size * row_bytes / 1e9:.3g} or more, or 0 to keep "
-                "none."
-            )
-        chunk_rows = min(teacher_cache.CHUNK_ROWS, rows)
-        chunks = rows // chunk_rows
-        if rows < wanted and rows == room:  # more text than room: the teacher reads on when the student is through
-            steps = teacher.passes * chunks * chunk_rows // plan.batch_size // plan.save_every * plan.save_every
-            return cls(chunk_rows, chunks, max(steps, plan.save_every))
-        chunks = min(-(-rows // chunk_rows), available // chunk_rows)
-        return cls(chunk_rows, chunks, plan.steps)
-
-    def chunks_of(self, number: int, plan: PretrainingPlan, passes: int) -> int:
-        """How many chunks a group needs: the last one, for the steps that are left, often fewer than the others."""
-        left = plan.steps - number * self.steps
-        if left >= self.steps:
-            return self.chunks
-        rows = max(math.ceil(left * plan.batch_size / passes), plan.batch_size)
-        return min(self.chunks, math.ceil(rows / self.chunk_rows))
-
-
 class TaughtRun:
     """One run: its parts, and their order. `pretrain_with_teacher` has the arguments."""
 
@@ -168,7 +132,7 @@ class TaughtRun:
             examples, tokenizer, plan, teacher, self.targets, self.alignment, next_sentence=self.next_sentence
         )
         row_bytes = 2 * self.length * sum(self.targets.widths.values()) + 12 * self.length
-        self.available = available = _row_count(examples, plan)
+        self.available = available = count_rows(examples, plan)
         if available < plan.batch_size:
             raise ValueError(
                 f"{examples} fills {available} rows, fewer than batch_size={plan.batch_size}; take a smaller batch, or "
@@ -176,9 +140,9 @@ class TaughtRun:
             )
         live = teacher.cache_gb == 0
         self.groups = (
-            _Groups(min(teacher_cache.CHUNK_ROWS, available), 0, plan.steps)
+            ReadingGroups(min(teacher_cache.CHUNK_ROWS, available), 0, plan.steps)
             if live
-            else _Groups.find(plan, teacher, available, row_bytes)
+            else ReadingGroups.find(plan, teacher, available, row_bytes)
         )
         self.cache = self.open_cache("teacher", examples, self.groups.chunk_rows)
 
@@ -261,7 +225,7 @@ class TaughtRun:
         """The rows to measure on."""
         if self.validation is None:
             return 0
-        count = _row_count(self.validation, self.plan)
+        count = count_rows(self.validation, self.plan)
         if self.plan.validation_steps is not None:
             count = min(count, self.plan.validation_steps * self.plan.batch_size)
         return count
@@ -400,11 +364,6 @@ class TaughtRun:
             f"{self.devices}\n{'teacher':<20} {self.loaded.name}, {size}, by {self.alignment.kind}, {read}\n"
             f"{'steps':<20} {done:,} of {self.plan.steps:,} done, to {self.output}"
         )
-
-
-def _row_count(examples: str | os.PathLike[str], plan: PretrainingPlan) -> int:
-    manifest = load_manifest(os.fspath(examples))
-    return manifest.tokens // manifest.settings.sequence_length if plan.packed else manifest.examples
 
 
 def _check_plan(plan: PretrainingPlan) -> None:
