@@ -13,7 +13,15 @@ from typing import BinaryIO
 
 _MAX_ENTRIES, _MAX_DIRECTORY_BYTES = 16, 1 << 14
 # The errors that zipfile raises for damaged archives.
-_DAMAGE = (zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, RuntimeError, OverflowError, ValueError)
+_DAMAGE = (
+    zipfile.BadZipFile,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    ValueError,
+    OSError,  # a file in the archive begins before byte 0
+)
 
 
 def append_files(content: bytes, files: Mapping[str, bytes]) -> bytes:

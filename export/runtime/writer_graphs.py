@@ -10,6 +10,7 @@ end in `_<length>`. `next_tokens` is `next_token` for several beams at once.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -105,12 +106,7 @@ class WriterRunner:
         row = np.full((1, graphs.sizes.length), self._pad_id, np.int32)
         row[0, : len(ids)] = ids
         is_token = (np.arange(row.shape[1])[None] < len(ids)).astype(np.int32)
-        try:
-            source = graphs.read(**dict(zip(_ROW_INPUTS, (row, np.zeros_like(row), is_token), strict=True)))
-        except (RuntimeError, ValueError) as error:
-            raise ValueError(
-                f"{self._path} cannot be run: {error}. It is damaged, or needs a newer LiteRT; export it again."
-            ) from None
+        source = graphs.read(**dict(zip(_ROW_INPUTS, (row, np.zeros_like(row), is_token), strict=True)))
         return Continuation(graphs, source, len(ids), rows)
 
     def scores(self, ids: np.ndarray, text: Sequence[int]) -> np.ndarray:
@@ -147,7 +143,18 @@ class WriterRunner:
             raise ValueError(
                 f"{self._path}: the signature {names[1]!r} takes {batches[0]} texts, not one; export it again."
             )
+        read, *steps = (partial(_run, self._path, graph) for graph in (read, *steps))
         return WriterGraphs(sizes, vocabulary, read, dict(zip(batches, steps, strict=True)))
+
+
+def _run(path: Path | str, graph: Graph, **inputs: np.ndarray) -> dict[str, np.ndarray]:
+    """Run a graph; LiteRT prepares each when it is first run, and may refuse it then."""
+    try:
+        return graph(**inputs)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(
+            f"{path} cannot be run: {error}. It is damaged, or needs a newer LiteRT; export it again."
+        ) from None
 
 
 def _shapes(details: dict[str, Any]) -> dict[str, tuple[int, ...]]:

@@ -260,13 +260,19 @@ def _open(target, path: Path) -> tuple[str, str]:
     try:
         target.open(path)
     except target.errors as error:
-        if len(str(error)) < 10:
+        if _says_too_little(error):
             return "found", f"says too little: {type(error).__name__}: {error}"
         return "refused", ""
     except BaseException as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return "found", f"{type(error).__name__}: {str(error)[:300]} ({Path(last.filename).name}:{last.lineno})"
     return "opened", ""
+
+
+def _says_too_little(error: BaseException) -> bool:
+    """Whether nobody knows what to do; what the system says alone, such as "Invalid argument", names no file."""
+    number = getattr(error, "errno", None)
+    return len(str(error)) < 10 or (number is not None and str(error) == str(OSError(number, os.strerror(number))))
 
 
 def _peak() -> int:

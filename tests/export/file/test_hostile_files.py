@@ -398,6 +398,22 @@ def test_entries_that_share_a_little_are_fine():
     check_file(bomb(tensors=100, name=50, scales=20))
 
 
+@pytest.mark.parametrize("part", [b"read_source", b"next_token"])
+def test_each_graph_of_a_writer_is_refused_when_it_is_first_run(part, ask):
+    """LiteRT looks at a graph then, not when the file is opened."""
+
+    def give_two_results(file):
+        number = next(one.subgraphIndex for one in file.signatureDefs if one.signatureKey.startswith(part))
+        kinds = [code.builtinCode for code in file.operatorCodes]
+        operators = file.subgraphs[number].operators
+        add = next(one for one in operators if kinds[one.opcodeIndex] == schema().BuiltinOperator.ADD)
+        add.outputs = np.repeat(add.outputs, 2)
+
+    content = (ROOT / "tests/compat/0.2.0/tflite/seq2seq.tflite").read_bytes()
+    assert ask("writer.tflite", with_graph(content, lambda file: None)) == "answer"
+    assert "cannot be run" in ask("writer.tflite", with_graph(content, give_two_results))
+
+
 # === The files behind the graph ===
 
 

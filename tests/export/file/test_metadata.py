@@ -284,6 +284,17 @@ def test_sizes_that_are_not_true_are_errors(described):
         read_metadata(large)
 
 
+def test_a_directory_that_is_not_where_it_should_be_is_damage(described, tmp_path):
+    """The files would begin before the file does, which an open file calls an invalid argument."""
+    path, moved = tmp_path / "model.tflite", bytearray(described)
+    end = described.rindex(b"PK\5\6")
+    moved[end + 16 : end + 20] = b"\xff\xff\xff\x7f"
+    path.write_bytes(moved)
+    for source in (path, bytes(moved)):
+        with pytest.raises(ValueError, match="behind the model are damaged"):
+            read_metadata(source)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
