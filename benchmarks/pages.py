@@ -482,7 +482,8 @@ PAGES = {
     "serving_soak": Page(
         "Server under a long load",
         "Well-behaved clients, broken requests and new versions of the model at the same time.",
-        "Nothing was lost or wrong, and memory did not grow.",
+        "Nothing was lost or wrong. The highest memory depends on how many versions are open at once; the median of a "
+        "minute did not grow.",
         "Serving",
         serving_soak,
         ("export/server",),

@@ -115,7 +115,7 @@ ENDURANCE = {
 def serving_soak(run: Run) -> list[Table]:
     """What a server did under a long load, each value in a row."""
     found = {**run["results"], **{f"end, {name}": value for name, value in run["results"].get("end", {}).items()}}
-    names = dict.fromkeys([*SOAK, *(name for name, value in found.items() if not isinstance(value, dict))])
+    names = dict.fromkeys([*SOAK, *(name for name, value in found.items() if not isinstance(value, dict | list))])
     return [
         Table(
             "", [{"": SOAK.get(name, name.replace("_", " ")), "value": found[name]} for name in names if name in found]
@@ -135,8 +135,10 @@ SOAK = {
     "lost": "lost requests",
     "versions": "changes of the model",
     "garbage_taken_for_good": "broken requests that were answered",
-    "early_mb": "memory early on, MB",
-    "late_mb": "memory late, MB",
+    "early_peak_mb": "highest memory in the second quarter, MB",
+    "late_peak_mb": "highest memory in the last quarter, MB",
+    "early_mb": "own memory in the second quarter, MB",
+    "late_mb": "own memory in the last quarter, MB",
     "end, rss_mb": "memory at the end, MB",
     "end, own_mb": "of it the server's own, MB",
     "threads": "threads at the end",
