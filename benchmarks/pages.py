@@ -126,7 +126,7 @@ PAGES = {
         "learned from English and Chinese Wikipedia, and the one of 42 languages that the page on trimming makes. The "
         "device's tokenizer, in Python, reads at most 20,000 texts.",
         "All ids are those of SentencePiece up to 0.2.1, which tensorflow-text contains. From 0.2.2 on, SentencePiece "
-        "rounds sums of scores before it compares them, and takes the other of two ways whose scores are equal but for "
+        "rounds sums of scores before it compares them, so it may choose another way if two scores differ only by "
         "rounding. `tokenizers` itself differs from SentencePiece on many random strings.",
         "Text",
         code=("keras_bert/text",),
@@ -165,9 +165,10 @@ PAGES = {
     "mediapipe_tokenizer": Page(
         "MediaPipe's tokenizer",
         "MediaPipe's `TextClassifier` and `TextEmbedder` open the exported files, but split texts with a simpler "
-        "tokenizer. Characters, alone and inside a word, whose ids differ from BERT's: as they are, and after the app "
-        "has normalized the text (lower case, NFD, no marks or control characters, one kind of space).",
-        "After normalizing, what is left are signs of rare scripts. It always lowercases ASCII: for cased models use "
+        "tokenizer. The table counts characters, alone and inside a word, whose ids differ from BERT's: as they are, "
+        "and after the app has normalized the text (lower case, NFD, no marks or control characters, one kind of "
+        "space).",
+        "After normalizing, only signs of rare scripts differ. It always lowercases ASCII: for cased models use "
         "the tokenizers under `examples/android` and `examples/web`.",
         "Text",
         code=("keras_bert/text", "export/file"),
@@ -190,9 +191,9 @@ PAGES = {
     "pretraining": Page(
         "Pretraining step",
         f"English Wikipedia prose as next-sentence examples, {MINILM}, MLM and NSP, AdamW. Real tokens a second: "
-        "padding is not counted. `short` rows have paragraphs for documents.",
-        "Packing pays on short texts. `masked positions alone` is transformers with the MLM head taken off the other "
-        "tokens by hand, which `BertForPreTraining` does not do.",
+        "padding is not counted. For `short` rows, each paragraph is a document.",
+        "Packing pays on short texts. `masked positions alone` is transformers with an MLM head that was changed by "
+        "hand to skip all other tokens, which `BertForPreTraining` does not do.",
         "Training",
         pretraining,
         ("keras_bert/pretraining", "keras_bert/model"),
@@ -211,9 +212,9 @@ PAGES = {
     ),
     "pretraining_ablation": Page(
         "Parts of the pretraining recipe",
-        "English Wikipedia prose, rows of 64 tokens, batches of 32; each variant changes one thing of the recipe: "
-        "what `keras-bert pretrain` does without flags. Perplexities are those of held-out prose with 15 % masks.",
-        "The first weights are worth most: heads that look at neighbours learn in few steps what random ones do not.",
+        "English Wikipedia prose, rows of 64 tokens, batches of 32; each variant changes one setting of the default "
+        "recipe of `keras-bert pretrain`. Perplexities are those of held-out prose with 15 % masks.",
+        "The initial weights matter most: heads that look at neighbours learn in few steps what random ones do not.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/model"),
         whole=pretraining_ablation,
@@ -267,7 +268,7 @@ PAGES = {
         "MiniLM on GLUE",
         "Each task's own metric on its dev set. For whole training sets the best measurement on dev counts, as is "
         "usual for GLUE; with few examples the last weights count and nothing is chosen.",
-        "The best of several measurements chosen on dev is not what new texts will see. With few examples, "
+        "The best of several measurements on dev is better than what to expect on new texts. With few examples, "
         "`few_sample` helps single sentences and gains nothing on pairs.",
         "Tasks",
         code=TASKS,
@@ -347,8 +348,8 @@ PAGES = {
     ),
     "similarity": Page(
         "Sentence vectors",
-        "Cosines of sentence vectors with the scores of STS-B's dev set, without tuning: all-MiniLM-L6-v2, and "
-        "the weights of this library, which learned from it on English Wikipedia.",
+        "How well the cosines of sentence vectors agree with the scores of STS-B's dev set, without tuning: "
+        "all-MiniLM-L6-v2, and the weights of this library, which learned from it on English Wikipedia.",
         "Nothing was trained: the numbers are those of the weights.",
         "Tasks",
         code=("keras_bert/tasks/similarity",),
@@ -359,9 +360,9 @@ PAGES = {
         "all-MiniLM-L6-v2's vectors, as they are and after training with `matryoshka=(128, 64)`: Spearman on STS-B's "
         "dev set by the number of dimensions, and the recall of a search among sentences of its training split. The "
         "large search is in sentences of Wikipedia, with `tiny-en`.",
-        "Bytes lose nothing that matters. Bits find candidates, which bytes then rank: with a tenth of a large "
-        "collection as candidates, nothing is lost beside bytes alone. MiniLM's first dimensions are good as they are: "
-        "training with `matryoshka` keeps little more of them than training without it.",
+        "Bytes lose nothing that matters. Bits find candidates, which bytes then rank; if the candidates are a tenth "
+        "of a large collection, the search finds what bytes alone find. MiniLM's first dimensions are good as they "
+        "are, so training with `matryoshka` gains little over training without it.",
         "Tasks",
         code=("keras_bert/decoding", "keras_bert/tasks/similarity"),
         whole=small_vectors,
@@ -369,10 +370,11 @@ PAGES = {
     ),
     "teacher_to_student": Page(
         "Teacher to student",
-        f"MiniLM fine-tuned on SST-2 against what is left of it after cutting, distilling and rounding. {SST2}, each "
-        "at its own length, through LiteRT, batch 1, one thread, all files in one run; the best measurement on dev.",
-        "Cutting the teacher's own blocks works, and neurons go last. TinyBERT-4's paper: 7.5× smaller, 9.4× faster, "
-        "96.8 % over BERT-base.",
+        f"MiniLM fine-tuned on SST-2, beside smaller models made from it by cutting, distilling and rounding. {SST2}, "
+        "each at its own length, through LiteRT, batch 1, one thread, all files in one run; the best measurement on "
+        "dev.",
+        "Cutting the teacher's own blocks works; neurons are removed last. TinyBERT-4's paper: 7.5× smaller, 9.4× "
+        "faster, 96.8 % over BERT-base.",
         "Small and fast",
         teacher_to_student,
         ("export/compression", "export/distillation", "export/tflite"),
@@ -390,9 +392,9 @@ PAGES = {
     ),
     "distillation": Page(
         "Distillation into a narrow student",
-        "Three fresh blocks of width 192; an epoch of training with the teacher's answers kept, and what the teacher "
-        "is worth.",
-        "Keeping the answers makes epochs faster. To a narrow student of fresh blocks the teacher is worth little; "
+        "Three fresh blocks of width 192; the time of an epoch with the teacher's answers kept, and how much the "
+        "teacher helps.",
+        "Keeping the answers makes epochs faster. A narrow student of fresh blocks gains little from the teacher; "
         "students cut out of the teacher gain more (teacher_to_student).",
         "Small and fast",
         distillation,
@@ -403,7 +405,7 @@ PAGES = {
         "Pruning",
         "Zeros in the blocks' matrices, trained by `export.prune`; 128 tokens, one thread. `zip` is what a download "
         "makes of the file; `sparse` is TensorFlow's converter, which stores matrices without their zeros.",
-        "Zeros make downloads smaller and nothing faster. Fewer neurons, heads and blocks are the better cut.",
+        "Zeros make downloads smaller and nothing faster. It is better to remove neurons, heads and blocks.",
         "Small and fast",
         pruning,
         ("export/compression", "export/tflite"),
@@ -411,8 +413,8 @@ PAGES = {
     "quantization": Page(
         "Quantization",
         "Files of any length through LiteRT: rounded after training, calibrated with 256 training texts; `mixed`, "
-        "where the matrices that four bits hurt most may stay wide; trained for it (QAT), one epoch with the float "
-        "model for a teacher.",
+        "where the matrices that four bits hurt most may keep more bits; quantization-aware training (QAT), one epoch "
+        "with the float model as the teacher.",
         "Rounding after training costs this model less than a point, training for it less still. On noisy "
         "entities all differences are within noise.",
         "Small and fast",
@@ -422,8 +424,8 @@ PAGES = {
     ),
     "tflite_recipes": Page(
         "TFLite recipes",
-        "MiniLM on the bundled commands, 128 tokens, one thread of a CPU without VNNI, the least of many runs. "
-        "Cosine: mean-pooled output against that of the float32 file.",
+        "MiniLM on the bundled commands, 128 tokens, one thread of a CPU without VNNI, the minimum of many runs. "
+        "Cosine: the mean-pooled output beside that of the float32 file.",
         "`static_int16x8` is for accelerators that compute in integers; CPUs have no fast kernels for it. "
         "`static_int8` is slower than `dynamic_int8` here: it gains on ARM and on NPUs.",
         "Small and fast",
@@ -434,7 +436,7 @@ PAGES = {
         "Inference",
         "MiniLM fine-tuned on SST-2 in every runtime, one row at a time. `own length`: the mean over the dev texts at "
         "their own lengths where the runtime can; `same`: texts with the answer of Keras in float32.",
-        "In bytes or four bits, ours is the fastest at every length. OpenVINO comes nearest on long rows; on texts of "
+        "In 8 or 4 bits, ours is the fastest at every length. OpenVINO comes nearest on long rows; on texts of "
         "changing lengths it takes about twice as long as on those of one length.",
         "Small and fast",
         inference,
@@ -446,7 +448,7 @@ PAGES = {
         "mean over the dev texts at their own lengths where the runtime can; `same`: texts with the answer of Keras in "
         "float32.",
         "keras-hub's files have one length. OpenVINO's float32 model may compute in bfloat16 on a processor that has "
-        "it, as this one. `as without VNNI` has `session.x64quantprecision=1`, which such CPUs need.",
+        "it, such as this one. `as without VNNI` has `session.x64quantprecision=1`, which such CPUs need.",
         "Small and fast",
         inference_wall,
         ("export/tflite", "export/runtime"),
@@ -455,9 +457,9 @@ PAGES = {
     ),
     "npu": Page(
         "Recipes for NPUs",
-        "SST-2's dev split and WNUT-17's test split through the device's runtime, and which ops each delegate takes of "
-        "files for 128 tokens, by its documentation. Calibration saw 256 training texts.",
-        "No NPU was there: the scores are those of a CPU's kernels.",
+        "SST-2's dev split and WNUT-17's test split through the device's runtime, and which ops of files for 128 "
+        "tokens each delegate supports by its documentation. Calibration used 256 training texts.",
+        "No NPU was available: the scores are those of a CPU's kernels.",
         "Small and fast",
         npu,
         ("export/quantization", "export/tflite", "export/file"),
@@ -500,11 +502,10 @@ PAGES = {
     ),
     "pretraining_input": Page(
         "The input of pretraining",
-        "Rows that leave the input for each second of processor time, in all threads together: of examples that are "
-        "parsed, packed and masked on the way, and of rows that were packed when they were written and are masked by "
-        "the step.",
-        "Rows that were packed when they were written cost the input little, in large batches a tenth of what examples "
-        "cost. In batches of 16 rows, making the batch is most of the work.",
+        "Rows per second of processor time, in all threads together: for examples that are parsed, packed and masked "
+        "on the way, and for rows that were packed when they were written and are masked by the training step.",
+        "Rows that were packed when they were written cost little: in large batches, a tenth of what examples cost. "
+        "In batches of 16 rows, making the batch is most of the work.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/batching"),
     ),
@@ -537,9 +538,9 @@ PAGES = {
     ),
     "generation": Page(
         "Writing",
-        "Small models that learn to write from few pairs. Weights are those of the best loss on development data; the "
-        "test data chose nothing. BLEU is sacreBLEU's, ROUGE rouge-score's (F), by characters for Chinese; distinct-2 "
-        "is the share of word pairs that are no repetition.",
+        "Small models that learn to write from few pairs. Weights are those of the best loss on development data; "
+        "nothing was chosen by the test data. BLEU is sacreBLEU's, ROUGE rouge-score's (F), by characters for "
+        "Chinese; distinct-2 is the share of word pairs that are not repetitions.",
         "German captions and Chinese titles work. Replies and summaries of dialogues do not, from so few pairs: "
         "copying has more BLEU.",
         "Writing",
