@@ -4,6 +4,7 @@ Unlike Keras' `EarlyStopping`, `KeepBest` takes any function as its measure (F1,
 best weights on disk.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -14,10 +15,11 @@ from typing import Any
 
 import keras
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from keras_bert.model.weights import to_numpy
-from keras_bert.system.atomic_files import write_whole
+from keras_bert.system.atomic_files import sync, write_whole
 
 
 @dataclass(frozen=True)
@@ -126,15 +128,24 @@ class KeepBest(keras.callbacks.Callback):
 
     def _write(self, directory: Path, best: Score) -> None:
         """Write the weights under a new name, then the file that names them: a kill leaves the old or the new ones."""
-        directory.mkdir(parents=True, exist_ok=True)
         name = f"best-{self.best_epoch}.safetensors"
-        if not (directory / name).exists():
-            arrays = {str(index): value for index, value in enumerate(self._best_weights or [])}
-            save_file(arrays, directory / f".{name}.partial")
-            os.replace(directory / f".{name}.partial", directory / name)
+        partial = directory / f".{name}.partial"
         kept: dict[str, Any] = {"best": best.__dict__, "best_epoch": self.best_epoch, "file": name}
         kept |= {"history": self.history, "waited": self._waited}
-        write_whole(directory / "best.json", json.dumps(kept) + "\n")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            if not (directory / name).exists():
+                save_file({str(index): value for index, value in enumerate(self._best_weights or [])}, partial)
+                sync(partial)
+                os.replace(partial, directory / name)
+            write_whole(directory / "best.json", json.dumps(kept) + "\n")
+        except (OSError, SafetensorError) as error:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+            raise OSError(
+                f"The best weights could not be written to {directory} ({error}). Free some space, or choose another "
+                "directory; started again, the run goes on from its last state."
+            ) from error
         for old in directory.glob("best-*.safetensors"):
             if old.name != name:
                 old.unlink()

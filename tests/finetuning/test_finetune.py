@@ -7,10 +7,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors import SafetensorError
 from tiny_models import TINY, assert_same_weights, batch
 from tiny_tasks import DEEP_CONFIG, VOCABULARY, pretrained_directory, reviews
 
 from keras_bert.checkpoint import save_pretrained
+from keras_bert.finetuning import best_weights
 from keras_bert.finetuning.best_weights import KeepBest, Score
 from keras_bert.finetuning.heads_first import train_heads
 from keras_bert.finetuning.layerwise_adamw import LayerwiseAdamW, finetuning_optimizer, layer_depth
@@ -468,6 +470,21 @@ def stops_after(scores, patience=2):
     keeper.finish(model)
     assert model.get_weights()[0] == keeper.best_epoch
     return len(keeper.history), keeper.best_epoch
+
+
+def test_best_weights_that_find_no_room_leave_nothing_behind(tmp_path, monkeypatch):
+    def fill_the_disk(arrays, path):
+        path.write_bytes(b"half")
+        raise SafetensorError("No space left on device")
+
+    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
+    keeper = KeepBest(lambda model: Score(0.5))
+    keeper.set_model(model)
+    keeper.keep_in(tmp_path)
+    monkeypatch.setattr(best_weights, "save_file", fill_the_disk)
+    with pytest.raises(OSError, match="could not be written to .*No space left.*Free some space"):
+        keeper.on_epoch_end(0)
+    assert list(tmp_path.iterdir()) == []
 
 
 def scored(value, loss=None, degenerate=False):
