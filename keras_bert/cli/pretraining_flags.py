@@ -114,6 +114,13 @@ def add_teacher_arguments(group: Any) -> None:
     )
     group.add_argument("--teacher-passes", type=int, default=4, help="reads of a text (default: %(default)s)")
     group.add_argument(
+        "--teacher-words",
+        type=int,
+        default=0,
+        metavar="N",
+        help="also read all words of the vocabulary in random order, N times, to learn those that the text hardly has",
+    )
+    group.add_argument(
         "--teacher-cache-gb", type=float, default=4.0, help="outputs to keep on disk; 0: none (default: %(default)s)"
     )
     group.add_argument("--teacher-device", metavar="DEVICE", help="where the teacher runs, such as gpu:1")

@@ -81,10 +81,13 @@ def test_a_narrow_token_table_and_several_layers(tmp_path, capsys):
     numbers = {"steps": 4, "save-every": 2, "batch-size": 4, "sequence-length": 32, "blocks": 2, "embedding-dim": 16}
     flags = [word for name, value in numbers.items() for word in (f"--{name}", value)]
     words = ["pretrain", corpus, tmp_path / "out", "--teacher", teacher, *flags, "--teacher-layers", "0:0,1:2,2:3"]
+    words += ["--teacher-words", 3]
     result = run_json(capsys, *words)
     assert {"hidden_0_0_loss", "hidden_1_2_loss", "hidden_2_3_loss"} < set(result)
     config = encoder_config(load_encoder(result["model"])[0])
     assert (config.table_dim, config.hidden_dim, config.num_layers) == (16, 48, 2)
+    manifest = json.loads((tmp_path / "out" / "examples-32" / "manifest.json").read_text())
+    assert len(manifest["files"]) == 2 and (tmp_path / "out" / "words.txt").is_file()
     # Other libraries know narrow tables as ELECTRA's.
     assert json.loads((tmp_path / "out" / "model" / "config.json").read_text())["model_type"] == "electra"
 
@@ -102,6 +105,7 @@ def test_bad_flags_are_named(tmp_path, capsys):
     assert "'logits' is no loss; expected one of hidden" in fails("--teacher", "x", "--teacher-losses", "logits=1")
     assert "'hidden' is no weight; expected NAME=NUMBER" in fails("--teacher", "x", "--teacher-losses", "hidden")
     assert "'1-2' are no layers; expected STUDENT:TEACHER" in fails("--teacher", "x", "--teacher-layers", "1-2")
+    assert "nobody says what a word means" in fails("--teacher-words", "3")
     assert "a model has its own sizes" in fails("--start-from", "tiny-en", "--embedding-dim", "64")
     assert "--blocks 2 without --teacher" in fails("--blocks", "2")
     assert "not allowed with argument --size" in fails("--teacher", "x", "--size", "tiny", "--blocks", "2")

@@ -30,7 +30,7 @@ from keras_bert.pretraining.teacher.hidden_states import TeacherOutputs, load_te
 from keras_bert.pretraining.teacher.initial_weights import start_from_teacher
 from keras_bert.pretraining.teacher.plan import Targets, Teacher
 from keras_bert.pretraining.teacher.student import WordMeans, student_losses, student_model
-from keras_bert.pretraining.teacher.vocabulary import trim_tokenizer
+from keras_bert.pretraining.teacher.vocabulary import trim_tokenizer, write_word_lists
 from keras_bert.text.tokenizer import BertTokenizer
 
 SHORT = replace(TAUGHT_PLAN, steps=4, save_every=2)
@@ -264,6 +264,23 @@ def test_a_vocabulary_is_trimmed_by_all_of_the_text(tmp_path):
     corpus.write_text("\n\n".join(["w1 ."] * 300 + ["w3 w2 ."] * 40 + ["w3 ."] * 40) + "\n")
     assert trim_tokenizer(TOKENIZER, corpus, 7).vocabulary[5:] == [".", "w1"]
     assert trim_tokenizer(TOKENIZER, corpus, 8).vocabulary[5:] == [".", "w1", "w3"]
+
+
+def test_word_lists_have_every_word_as_often_as_asked(tmp_path):
+    tokenizer = BertTokenizer(
+        ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "##b", "über", "word", "1st", "77", "词"]
+    )
+    text = write_word_lists(tokenizer, tmp_path / "words.txt", 25).read_text(encoding="utf-8")
+    assert sorted(text.split()) == ["1st"] * 25 + ["word"] * 25 + ["über"] * 25
+    again = write_word_lists(tokenizer, tmp_path / "again.txt", 25, seed=1).read_text(encoding="utf-8")
+    assert text != again
+    with pytest.raises(ValueError, match="times=0"):
+        write_word_lists(tokenizer, tmp_path / "none.txt", 0)
+    many = BertTokenizer(
+        [*tokenizer.vocabulary[:5], *(chr(97 + a) + chr(97 + b) for a in range(26) for b in range(26))]
+    )
+    documents = write_word_lists(many, tmp_path / "many.txt", 2).read_text(encoding="utf-8").strip().split("\n\n")
+    assert [len(document.split()) for document in documents] == [240, 240, 196] * 2
 
 
 @pytest.mark.usefixtures("without_xla")

@@ -268,10 +268,25 @@ def _phase(arguments: argparse.Namespace, tokenizer: "BertTokenizer", length: in
         write_examples(files, directory, tokenizer, layout=layout, **settings)
         return directory
 
-    examples, validation = write(arguments.files, arguments.output / f"examples-{length}"), None
+    files = [*arguments.files, *_word_lists(arguments, tokenizer)]
+    examples, validation = write(files, arguments.output / f"examples-{length}"), None
     if arguments.validation:
         validation = write(arguments.validation, arguments.output / f"validation-{length}")
     return Phase(examples=examples, plan=plan, validation=validation)
+
+
+def _word_lists(arguments: argparse.Namespace, tokenizer: "BertTokenizer") -> list[Path]:
+    """The file for `--teacher-words`, written where it is missing."""
+    from keras_bert.pretraining.teacher.vocabulary import write_word_lists
+
+    if not arguments.teacher_words:
+        return []
+    if arguments.teacher is None:
+        raise ValueError(f"--teacher-words {arguments.teacher_words} without --teacher: nobody says what a word means.")
+    words = arguments.output / "words.txt"
+    if not words.exists():
+        write_word_lists(tokenizer, words, arguments.teacher_words, seed=arguments.seed)
+    return [words]
 
 
 def _places(output: Path, several: bool) -> dict[str, str]:
