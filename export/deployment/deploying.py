@@ -11,7 +11,7 @@ from typing import Any
 
 from export.deployment.files import write_deployment
 from export.deployment.proof import Proof, gather_proof
-from export.deployment.result import Deployment
+from export.deployment.result import Deployment, count_points
 from export.search.candidates import Candidate
 from export.search.data import read_data
 from export.search.intervals import ScoreInterval, least_half_width, needed_examples
@@ -150,7 +150,7 @@ def _doubts(examples: int, budget: float) -> tuple[str, ...]:
     if least <= budget:
         return ()
     return (
-        f"{examples:,} validation examples cannot show a loss of {100 * budget:g} points: even if all answers are the "
+        f"{examples:,} validation examples cannot show a loss of {count_points(budget)}: even if all answers are the "
         f"same, the interval is ± {100 * least:.1f} points; use at least {needed_examples(budget):,} examples",
     )
 
@@ -163,5 +163,5 @@ def _verdicts(interval: ScoreInterval | None, budget: float) -> tuple[str, ...]:
         return (f"the difference from the teacher is {interval}, all of it within the budget",)
     return (
         f"the difference from the teacher is {interval}: {interval.examples:,} examples cannot rule out a larger loss "
-        f"than the budget of {100 * budget:g} points",
+        f"than the budget of {count_points(budget)}",
     )

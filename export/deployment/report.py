@@ -10,7 +10,7 @@ from export.deployment.guides import loading_guides
 from export.deployment.manifest import versions
 from export.deployment.pictures import confused_pairs, confusion_table, latency_picture, pareto_picture
 from export.deployment.proof import Proof
-from export.deployment.result import Deployment
+from export.deployment.result import Deployment, times_faster
 from export.deployment.style import STYLE
 from export.search.data import DeploymentData
 from export.search.trials import Trial
@@ -62,7 +62,7 @@ def _top(name: str, result: Deployment, data: DeploymentData) -> str:
     chosen, reference = result.chosen, result.reference
     cards = [
         (f"{chosen.num_bytes / 1e6:.2f} MB", f"{result.smaller:.1f}× smaller than {reference.num_bytes / 1e6:.1f} MB"),
-        (f"{chosen.milliseconds:.2f} ms", f"{chosen.speedup:.1f}× faster, a validation text on one thread"),
+        (f"{chosen.milliseconds:.2f} ms", f"{times_faster(chosen.speedup)}, a validation text on one thread"),
         (_percent(chosen.score), f"{_metric(result)}; the teacher has {_percent(result.teacher_score)}"),
         (f"{chosen.parameters / 1e6:.1f} M", f"parameters; the teacher has {reference.parameters / 1e6:.1f} M"),
     ]
@@ -182,7 +182,7 @@ def _times(result: Deployment, proof: Proof) -> str:
     legend = '<span><i class="quantize"></i>teacher, float32</span><span><i class="distill"></i>model.tflite</span>'
     return (
         "<h2>Time by length</h2><p>Validation texts with their own lengths, through both files in turn, one thread, "
-        "batch 1; the least of five rounds. In a fresh process the first answer comes after "
+        "batch 1; the fastest of five rounds. In a fresh process the first answer comes after "
         f"{proof.cold.start_ms:.0f} ms, Python and its imports included, with at most {proof.cold.peak_mb:.0f} MB of "
         "memory.</p>"
         f'<div class="legend">{legend}</div><div class="pictures"><figure>{latency_picture(proof.latency)}</figure>'

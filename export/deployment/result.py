@@ -44,7 +44,7 @@ class Deployment:
         smaller = self.reference.num_bytes / self.chosen.num_bytes
         lines = [
             as_table(self.trials, metric=self.metric, chosen=self.chosen),
-            f"* {self.chosen.name}: {smaller:.1f}× smaller, {self.chosen.speedup:.1f}× faster than the teacher in "
+            f"* {self.chosen.name}: {smaller:.1f}× smaller, {times_faster(self.chosen.speedup)} than the teacher in "
             f"float32; {self.metric} {self.chosen.score:.4f}, the teacher's is {self.teacher_score:.4f}",
         ]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes), f"  {self.directory / 'report.html'}"])
@@ -62,8 +62,19 @@ class Deployment:
     @property
     def verdict(self) -> str:
         """A sentence that says whether the budget is kept."""
-        change = f"{self.metric} {100 * self.chosen.score:.2f} %, the teacher's {100 * self.teacher_score:.2f} %"
+        change = f"{self.metric} {100 * self.chosen.score:.2f}%, the teacher's {100 * self.teacher_score:.2f}%"
         if self.is_kept:
-            return f"Within the budget of {100 * self.budget:g} points: {change}."
+            return f"Within the budget of {count_points(self.budget)}: {change}."
         over = 100 * (self.lost - self.budget)
-        return f"The budget of {100 * self.budget:g} points cannot be met: {change}, {over:.2f} points beyond it."
+        return f"The budget of {count_points(self.budget)} cannot be met: {change}, {over:.2f} points beyond it."
+
+
+def count_points(share: float) -> str:
+    """A share of the metric in words: `0.01` is `1 point`, `0.03` is `3 points`."""
+    number = f"{100 * share:g}"
+    return f"{number} point{'' if number == '1' else 's'}"
+
+
+def times_faster(speedup: float) -> str:
+    """A ratio of times in words: `2.0` is `2.0× faster`, `0.5` is `2.0× slower`."""
+    return f"{speedup:.1f}× faster" if speedup >= 1 else f"{1 / speedup:.1f}× slower"

@@ -40,7 +40,7 @@ class ScoreInterval:
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
-        return f"{100 * self.difference:+.2f} points (95 %: {100 * self.low:+.2f} to {100 * self.high:+.2f})"
+        return f"{100 * self.difference:+.2f} points (95%: {100 * self.low:+.2f} to {100 * self.high:+.2f})"
 
 
 def least_half_width(examples: int) -> float:
@@ -109,7 +109,7 @@ def score_interval(difference: float, parts: np.ndarray, examples: int) -> Score
 
     Example:
         >>> print(score_interval(-0.01, np.full(20, -0.01), 98))
-        -1.00 points (95 %: -3.09 to +1.09)
+        -1.00 points (95%: -3.09 to +1.09)
     """
     spread = np.sum((parts - np.mean(parts)) ** 2) * (len(parts) - 1) / len(parts)
     half = _T * float(np.sqrt(spread + (1 / (examples + 2)) ** 2))

@@ -129,7 +129,9 @@ def add_teacher_arguments(group: Any) -> None:
 def add_machine_arguments(group: Any) -> None:
     """States, memory and devices."""
     group.add_argument(
-        "--save-every", type=int, help="steps between states (default: 500; with --budget up to 20 states in all)"
+        "--save-every",
+        type=int,
+        help="steps between states, a divisor of the steps (default: up to 500; with --budget up to 20 states in all)",
     )
     group.add_argument("--accumulation", type=int, default=1, help="parts of a batch, to save memory")
     group.add_argument("--precision", default="auto", help="a dtype policy; auto: half precision on GPUs and TPUs")

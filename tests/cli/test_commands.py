@@ -1,5 +1,6 @@
 """The command line prints what it should, in words and in JSON, and fails with one line."""
 
+import argparse
 import contextlib
 import json
 import random
@@ -17,6 +18,7 @@ from keras_bert.checkpoint.hub import find_installed
 from keras_bert.checkpoint.sentence_transformers import read_sentence_modules
 from keras_bert.cli import COMMANDS, main, make_parser
 from keras_bert.cli.commands.completion import SHELLS
+from keras_bert.cli.commands.pretrain import _save_every
 from keras_bert.cli.help_page import group_commands
 from keras_bert.model.config import BertConfig
 from keras_bert.model.heads import bert_model
@@ -137,6 +139,15 @@ def test_pretrain_within_a_budget(tmp_path, capsys, monkeypatch):
     assert "was begun with a budget of 1,800 s" in capsys.readouterr().err
     assert main([*map(str, [*words[:2], tmp_path / "other", *words[3:]]), "--budget", "5m"]) == 1
     assert "The budget of 300 s is too short" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("steps", "grow", "every"),
+    [(10_000, (), 500), (200, (), 200), (1_200, (), 400), (1_000, ((1, 300),), 100), (10_007, (), 500), (0, (), 500)],
+)
+def test_pretrain_saves_at_a_divisor_of_its_steps(steps, grow, every):
+    assert _save_every(argparse.Namespace(save_every=None, grow=grow), steps) == every
+    assert _save_every(argparse.Namespace(save_every=7, grow=grow), steps) == 7
 
 
 def test_pretrain_refuses_bad_flags(directory, tmp_path, capsys):

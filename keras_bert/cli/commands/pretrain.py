@@ -5,6 +5,7 @@ go in the output directory; the work is done in `keras_bert.pretraining`.
 """
 
 import argparse
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,12 +101,17 @@ def _compile(arguments: argparse.Namespace) -> dict[str, Any]:
 def _steps(arguments: argparse.Namespace) -> int:
     """Those of the plan; with a budget they are decided when the step is measured."""
     if arguments.budget is not None:
-        return _save_every(arguments)
+        return 500 if arguments.save_every is None else arguments.save_every
     return 10_000 if arguments.steps is None else arguments.steps
 
 
-def _save_every(arguments: argparse.Namespace) -> int:
-    return 500 if arguments.save_every is None else arguments.save_every
+def _save_every(arguments: argparse.Namespace, steps: int) -> int:
+    """The number that was given, or the largest up to 500 that divides the steps of the run and of its growth."""
+    if arguments.save_every is not None:
+        return arguments.save_every
+    shared = math.gcd(steps, *(step for _, step in arguments.grow))
+    every = next((count for count in range(min(shared, 500), 0, -1) if shared % count == 0), 500)
+    return every if every >= min(shared, 50) else 500  # a state after every few steps would take most of the time
 
 
 def _fit_to_budget(
@@ -151,7 +157,7 @@ def _plan(arguments: argparse.Namespace, steps: int, batch_size: int) -> "Pretra
         mask_unit=arguments.mask,
         packed=arguments.packed,
         negatives=arguments.negatives,
-        save_every=_save_every(arguments),
+        save_every=_save_every(arguments, steps),
         validation_steps=arguments.validation_steps,
         service=arguments.service,
         strategy=arguments.strategy,

@@ -18,6 +18,7 @@ import export.search.run as search
 from export.deployment import files as deployment_files
 from export.deployment import report as deployment_report
 from export.deployment.manifest import check_manifest
+from export.deployment.result import count_points, times_faster
 from export.search.candidates import Candidate, ModelPlan
 from export.search.data import read_data
 from export.search.models import ModelMaker
@@ -216,8 +217,18 @@ def test_a_stricter_budget_finds_another_file_among_those_that_were_measured(dep
         [],
         [CANDIDATES[0].key],
     )  # made again only where the student had beaten it, and its file was dropped
-    assert any("cannot rule out" in note or "all of that is within" in note for note in best.notes)
+    assert any("cannot rule out" in note or "all of it within" in note for note in best.notes)
     assert any("60 validation examples cannot show" in note for note in best.notes)
+
+
+@pytest.mark.parametrize(("speedup", "words"), [(3.94, "3.9× faster"), (1.0, "1.0× faster"), (0.5, "2.0× slower")])
+def test_a_file_that_is_slower_is_not_called_faster(speedup, words):
+    assert times_faster(speedup) == words
+
+
+@pytest.mark.parametrize(("share", "words"), [(0.01, "1 point"), (0.03, "3 points"), (0.005, "0.5 points")])
+def test_one_point_is_singular(share, words):
+    assert count_points(share) == words
 
 
 @pytest.mark.slow
