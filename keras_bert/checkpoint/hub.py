@@ -128,7 +128,7 @@ INSTALLED = {
         distribution="keras-bert-small-en",
         module="keras_bert_small_en",
         folder="model",
-        sha256="81639979266aa2ec633e0409d1360540922f12802627a3a19d2e4648fe215d40",
+        sha256="b885197ce4619eec483c32c0e72599b40590109e18f8797546f77d4edcfe807d",
         source="weights/small-en",
     ),
     "tiny-zh": InstalledWeights(
