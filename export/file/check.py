@@ -62,8 +62,8 @@ _INPUTS = {number: bounds for bounds, ops in OPS_BY_INPUTS.items() for number in
 _CALLS, _INTEGER_OPS = frozenset(CALLS.values()), frozenset(INTEGER_OPS.values())
 # The only input that may be left out.
 _FULLY_CONNECTED, _BIAS = OPS_BY_INPUTS[2, 3]["FULLY_CONNECTED"], 2
-# No tensor of a BERT is larger.
-_MAX_RANK, _MAX_ELEMENTS = 8, 1 << 30
+# No tensor of a BERT is larger: weights, whose bytes are in the file, and results, for which LiteRT takes memory.
+_MAX_RANK, _MAX_ELEMENTS, _MAX_RESULTS = 8, 1 << 30, 1 << 27
 _MAX_NAME = 4096
 _TYPE_NAMES = {number: name for name, number in TYPES.items()}
 _INTEGERS = frozenset(TYPES[name] for name in ZERO_POINTS)
@@ -104,6 +104,9 @@ def _check(content: Content) -> None:
         variables = {number for number, one in enumerate(graph.tensors) if one.number(2, "<I") not in constants}
         if not variables.issuperset(graph.inputs):
             raise ValueError(f"The inputs {_few(graph.inputs)} of a graph are constants.")
+        for number in variables:
+            if math.prod(shape := graph.tensors[number].numbers(0)) > _MAX_RESULTS:
+                raise ValueError(f"Tensor {number} has the shape {_few(shape)}, but no values in the file.")
         for number, operator in enumerate(graph.operators):
             _check_operator(number, operator, kinds, graph.tensors, variables)
     for signature in root.signatures:

@@ -6,12 +6,11 @@ the same in an op; this is for devices.
 """
 
 import functools
-import struct
 from collections.abc import Iterator
 
 import numpy as np
 
-from keras_bert.text.unigram_model import SPACE, UnigramModel
+from keras_bert.text.unigram_model import SPACE, UnigramModel, split_character_map
 
 
 class CharacterMap:
@@ -26,7 +25,8 @@ class CharacterMap:
     """
 
     def __init__(self, model: UnigramModel):
-        self._units, self._texts = _read(model.character_map)
+        units, self._texts = split_character_map(model.character_map)
+        self._units = units.tolist()
         self._add_prefix, self._strip_spaces = model.add_prefix, model.strip_spaces
         self._known: dict[str, str | None] = {}  # what single characters become; None: it depends on what follows
 
@@ -116,18 +116,6 @@ class CharacterMap:
                 value = units[node] & 0x7FFFFFFF
                 found = (self._texts[value : self._texts.index(b"\0", value)].decode(), count)
         return found, _has_children(units, node)
-
-
-def _read(content: bytes) -> tuple[list[int], bytes]:
-    if not content:
-        return [], b""
-    try:
-        (size,) = struct.unpack_from("<I", content)
-        if size % 4 or size > len(content) - 4 or not content.endswith(b"\0"):
-            raise struct.error(f"a trie of {size} bytes in {len(content)}")
-    except struct.error as error:
-        raise ValueError(f"The character map of the vocabulary is damaged ({error}); download it again.") from None
-    return np.frombuffer(content, "<u4", size // 4, 4).tolist(), content[4 + size :]
 
 
 def _offset(unit: int) -> int:

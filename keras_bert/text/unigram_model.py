@@ -19,6 +19,7 @@ CLS, PAD, SEP, UNK, MASK = "<s>", "<pad>", "</s>", "<unk>", "<mask>"
 SPACE = "\u2581"  # what stands for a space in a piece
 _KINDS = {2: "BPE", 3: "WORD", 4: "CHAR"}
 _ADVICE = "expected a Unigram model, such as that of XLM-R"
+_DAMAGED_MAP = "The character map of the vocabulary is damaged ({}); download it again."
 _MOST_PIECES = 4_000_000
 
 
@@ -64,6 +65,7 @@ class UnigramModel:
                 f"The vocabulary has pieces that users defined, such as {found!r}, which are cut out of every text; "
                 "expected a model without them."
             )
+        split_character_map(self.character_map)
 
     @property
     def has_bytes(self) -> bool:
@@ -105,6 +107,29 @@ class UnigramModel:
         ids = np.asarray(ids, np.int64)
         tokens = tuple(self.tokens[index] for index in ids.tolist())
         return replace(self, tokens=tokens, scores=self.scores[ids], kinds=self.kinds[ids])
+
+
+def split_character_map(content: bytes) -> tuple[np.ndarray, bytes]:
+    """Return the trie of a compiled character map, and the texts that it names.
+
+    SentencePiece follows the trie without looking whether it stays inside, so this does: from every node there is room
+    for any byte, and every value is a place in the texts.
+    """
+    if not content:
+        return np.zeros(0, np.uint32), b""
+    size = int.from_bytes(content[:4], "little")
+    if size == 0 or size % 4 or size > len(content) - 4 or not content.endswith(b"\0"):
+        raise ValueError(_DAMAGED_MAP.format(f"a trie of {size} bytes in {len(content)}"))
+    units, texts = np.frombuffer(content, "<u4", size // 4, 4), content[4 + size :]
+    numbers = units.astype(np.int64)
+    is_value = numbers >> 31 == 1
+    nodes = np.arange(len(units)) ^ (numbers >> 10 << ((numbers & 0x200) >> 6))
+    if np.any(nodes[~is_value] | 0xFF >= len(units)):
+        raise ValueError(_DAMAGED_MAP.format("its trie leads out of it"))
+    ends = nodes[~is_value & (numbers >> 8 & 1 == 1)]  # where keys end
+    if not is_value[ends].all() or np.any(numbers[is_value] & 0x7FFFFFFF >= len(texts)):
+        raise ValueError(_DAMAGED_MAP.format("a value of its trie is none of its texts"))
+    return units, texts
 
 
 def with_special_tokens(model: UnigramModel) -> UnigramModel:

@@ -123,7 +123,8 @@ def _text(data: bytes, rng: np.random.Generator) -> bytes:
     elif choice == 2:
         lines[place] = b""
     elif choice == 3:
-        lines[place] = lines[place] * int(rng.integers(2, 200))
+        times = int(rng.integers(2, 200))
+        lines[place] *= min(times, 2 + _MOST_BYTES // (1 + len(lines[place])))  # what is longer is cut off anyway
     else:
         at = int(rng.integers(len(lines[place]) + 1))
         lines[place] = lines[place][:at] + odd[int(rng.integers(len(odd)))] + lines[place][at:]

@@ -12,7 +12,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +78,21 @@ def _sharded(directory: Path) -> Path:
     return place / "model.safetensors.index.json"
 
 
-def _sentencepiece(file: str) -> Callable[[Path], Path]:
-    """A model with a vocabulary of SentencePiece; one of its two files is there, and broken."""
+def _sentencepiece(file: str, *, mapped: bool = False) -> Callable[[Path], Path]:
+    """A model with a vocabulary of SentencePiece, with a map of characters or without.
+
+    One of its two files is there, and broken.
+    """
 
     def make(directory: Path) -> Path:
         from family_models import TWISTS
         from tiny_tasks import CONFIG
-        from tiny_unigram import TINY_UNIGRAM
+        from tiny_unigram import GOLDEN_MODELS, TINY_UNIGRAM
 
         import keras_bert
 
-        tokenizer = keras_bert.UnigramTokenizer(TINY_UNIGRAM)
+        character_map = GOLDEN_MODELS[0].character_map if mapped else b""
+        tokenizer = keras_bert.UnigramTokenizer(replace(TINY_UNIGRAM, character_map=character_map))
         config = CONFIG.replace(vocabulary_size=tokenizer.vocabulary_size, **TWISTS["xlm-roberta"])
         keras_bert.save_pretrained(keras_bert.bert_encoder(config, seed=0), directory / "model", tokenizer=tokenizer)
         for other in {"sentencepiece.bpe.model", "tokenizer.json"} - {file}:
@@ -212,7 +216,7 @@ def _open_tokenizer(path: Path) -> None:
 
     tokenizer = load_tokenizer(path.parent)
     if tokenizer is not None:
-        tokenizer("a good film")
+        tokenizer(["a good film", "ﬁlm № Ⅷ ½ Ａ ｶﾞ é “x”　y"])  # the second has what normalization changes
 
 
 # === Tasks and files for devices ===
@@ -483,6 +487,7 @@ TARGETS = {
     "tokenizer_config": Target("json", _checkpoint("huggingface", "tokenizer_config.json"), _open_tokenizer),
     "vocab": Target("text", _checkpoint("huggingface", "vocab.txt"), _open_tokenizer),
     "sentencepiece": Target("protobuf", _sentencepiece("sentencepiece.bpe.model"), _open_tokenizer),
+    "sentencepiece_map": Target("bytes", _sentencepiece("sentencepiece.bpe.model", mapped=True), _open_tokenizer),
     "unigram_json": Target("json", _sentencepiece("tokenizer.json"), _open_tokenizer),
     # === Tasks and files for devices ===
     "task": Target("json", _task("keras_bert_task.json"), _open_task),

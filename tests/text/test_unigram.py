@@ -276,9 +276,24 @@ def test_other_tokenizer_json_files_are_named(change, message):
         from_tokenizer_json({**to_tokenizer_json(TINY_UNIGRAM), **change})
 
 
-def test_a_damaged_character_map_is_named():
-    with pytest.raises(ValueError, match="character map of the vocabulary is damaged"):
-        CharacterMap(UnigramModel.from_pieces([("a", -1.0)], character_map=b"\xff\xff\xff\x00abc"))
+@pytest.mark.parametrize(
+    ("unit", "value", "words"),
+    [
+        (None, b"\xff\xff\xff\x00abc", "a trie of 16777215 bytes in 7"),
+        (None, b"\x04\x00\x00\x00abc\0", "leads out|a trie of 4 bytes in 8"),
+        (0, 0x1FFFFF << 10, "leads out of it"),
+        (0, 1 << 8, "is none of its texts"),
+        (-1, 1 << 31 | 0xFFFF, "is none of its texts"),
+    ],
+)
+def test_a_damaged_character_map_is_refused(unit, value, words):
+    """SentencePiece would read what is not its own."""
+    content = value if unit is None else bytearray(GOLDEN_MODELS[0].character_map)
+    if unit is not None:
+        units = np.frombuffer(content, "<u4", int.from_bytes(content[:4], "little") // 4, 4)
+        units[unit] = value
+    with pytest.raises(ValueError, match=f"character map of the vocabulary is damaged .*({words})"):
+        UnigramModel.from_pieces([("a", -1.0)], character_map=bytes(content))
 
 
 def test_kinds_of_pieces():

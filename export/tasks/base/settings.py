@@ -3,12 +3,12 @@
 Each reader lists its settings with a `Setting`: a check, and a description for the error.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 _MOST = 1 << 16  # tokens; more than any BERT takes
+_LARGEST = 3.4e38  # in float32
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Setting:
 FLAG = Setting(lambda value: isinstance(value, bool), "true or false")
 COUNT = Setting(lambda value: type(value) is int and 1 <= value <= _MOST, f"a whole number from 1 to {_MOST}")
 SHARE = Setting(lambda value: type(value) in (int, float) and 0 <= value <= 1, "a number from 0 to 1")
-NUMBER = Setting(lambda value: type(value) in (int, float) and math.isfinite(value), "a number")
+NUMBER = Setting(lambda value: type(value) in (int, float) and abs(value) <= _LARGEST, "a number that float32 holds")
 
 
 def one_of(*values: Any) -> Setting:

@@ -196,6 +196,12 @@ def claim_memory(file):
     tensor.shape = np.array([2**31 - 1, 2**20], np.int32)
 
 
+def claim_memory_for_a_result(file):
+    """3.6 GB, which LiteRT takes before it looks at what an op gives."""
+    graph = file.subgraphs[0]
+    graph.tensors[graph.operators[20].outputs[0]].shape = np.array([1, 904_839_917, 1], np.int32)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -209,6 +215,7 @@ def claim_memory(file):
         (lose_an_op, "of kind 77"),
         (lose_a_buffer, "buffer 9999"),
         (claim_memory, r"has the shape \(2147483647, 1048576\)"),
+        (claim_memory_for_a_result, r"has the shape \(1, 904839917, 1\), but no values"),
     ],
 )
 def test_a_graph_that_was_made_to_do_harm(content, ask, change, words):

@@ -253,6 +253,8 @@ def test_nothing_of_tensorflow_or_keras_is_loaded(tagging, answering):
         ({"head": "crf"}, "transitions=None; expected a list of 6"),
         ({"head": "crf", "transitions": [[0.0] * 5] * 5}, "transitions=.*; expected a list of 6"),
         ({"head": "crf", "transitions": [[0.0] * 4 + ["x"]] * 6}, "each member a number"),
+        ({"head": "crf", "transitions": [[0.0] * 4 + [10**400]] * 6}, "each member a number that float32 holds"),
+        ({"head": "crf", "transitions": [[0.0] * 4 + [1e39]] * 6}, "each member a number that float32 holds"),
         ({"head": "crf", "transitions": [[float("nan")] * 5] * 6}, "each member a number"),
         ({"long_texts": 3}, "long_texts=3; expected one of None, 'cut', 'windows'"),
         ({"sequence_length": True}, "sequence_length=True; expected a number of tokens"),
