@@ -4,12 +4,15 @@ import dataclasses
 import hashlib
 import re
 
+import numpy as np
 import pytest
 from places import ROOT
 
 from keras_bert.checkpoint import CheckpointError, load_encoder
 from keras_bert.checkpoint.hub import INSTALLED, find_installed
 from keras_bert.model.encoder import encoder_config
+from keras_bert.model.weights import to_numpy
+from keras_bert.text.packing import pack
 
 SOURCES = {name: weights for name, weights in INSTALLED.items() if weights.source is not None}
 LARGEST = {"small-en": 18_000_000, "tiny-zh": 6_000_000}
@@ -50,3 +53,26 @@ def test_missing_package_says_how_to_install_it(name, monkeypatch):
     monkeypatch.setitem(INSTALLED, name, dataclasses.replace(SOURCES[name], module="no_such_module"))
     with pytest.raises(FileNotFoundError, match=f"pip install --no-deps ./weights/{name} "):
         find_installed(name)
+
+
+def test_the_vectors_of_small_en_are_close_to_those_of_its_teacher(monkeypatch, minilm_dir):
+    monkeypatch.syspath_prepend(str(ROOT / SOURCES["small-en"].source))
+    texts = [
+        "A man plays the guitar on the street.",
+        "The court rejected the appeal.",
+        "How do I reset my password?",
+        "A delightful film with a tedious ending.",
+        "Rain is expected in the north tomorrow.",
+    ]
+    ours, theirs = (sentence_vectors(name, texts) for name in ("small-en", minilm_dir))
+    cosines = ours @ theirs.T
+    assert np.diag(cosines).min() > 0.7
+    assert cosines.argmax(axis=1).tolist() == cosines.argmax(axis=0).tolist() == [0, 1, 2, 3, 4]
+
+
+def sentence_vectors(name, texts):
+    encoder, tokenizer = load_encoder(name)
+    batch = pack(tokenizer, texts, sequence_length=16)
+    mask = np.asarray(batch["padding_mask"])[..., None]
+    vectors = (to_numpy(encoder(batch)["sequence_output"]) * mask).sum(axis=1)
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
