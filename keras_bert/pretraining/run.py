@@ -82,7 +82,7 @@ def pretrain_in_phases(
     """Pretrain in several phases, such as 90 % of the steps on 128 tokens and the rest on 512, which is cheaper.
 
     Every phase goes on from the model of the one before, with an optimizer and a schedule of its own. Started again on
-    the same `output`, it goes on where it was, in whichever phase.
+    the same `output`, it continues where it was, in whichever phase.
 
     Args:
         phases: In their order.
@@ -129,7 +129,7 @@ def pretrain(
     teacher: Teacher | str | os.PathLike[str] | None = None,
     verbose: int | str = "auto",
 ) -> dict[str, list[float]]:
-    """Pretrain a BERT on the examples in a directory; started again on the same `output`, it goes on where it was.
+    """Pretrain a BERT on the examples in a directory; started again on the same `output`, it continues where it was.
 
     Args:
         examples: A directory that `write_examples` wrote.

@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A BERT of one's own, from text files; started again, it goes on where it was."""
+    """A BERT of one's own, from text files; started again, it continues where it was."""
     from keras_bert.pretraining.run import pretrain, pretrain_in_phases
     from keras_bert.system.allocator import keep_freed_memory
     from keras_bert.training.resume import require_writable
