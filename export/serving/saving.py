@@ -196,7 +196,13 @@ def _write_graph(signatures: dict[str, Signature], directory: Path) -> None:
     archive = keras.export.ExportArchive()
     for key, signature in signatures.items():
         archive.add_endpoint(key, signature.function, input_signature=[signature.inputs])
-    archive.write_out(str(directory), verbose=False)
+    try:
+        archive.write_out(str(directory), verbose=False)
+    except tf.errors.OpError as error:  # TensorFlow's word for a full disk
+        raise OSError(
+            f"The graph could not be written to {directory.parent} ({error.message}). Free some space, or choose "
+            "another directory."
+        ) from error
     _edit_graph(signatures, directory)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import warnings
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -456,6 +457,16 @@ def test_place_that_cannot_be_written(task, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file/reviews cannot be written.*choose a directory"):
         save_serving(task, tmp_path / "file" / "reviews")
+
+
+def test_a_full_disk_is_told_in_words(task, tmp_path, monkeypatch):
+    def fail(archive, directory, **options):
+        raise tf.errors.ResourceExhaustedError(None, None, f"{directory}/variables; No space left on device")
+
+    monkeypatch.setattr(type(keras.export.ExportArchive()), "write_out", fail)  # a class for each backend
+    with pytest.raises(OSError, match="written to .*reviews .*No space left on device.*Free some space"):
+        save_serving(task, tmp_path / "reviews")
+    assert list((tmp_path / "reviews").iterdir()) == []
 
 
 def test_failure_leaves_nothing_behind(task, tmp_path, monkeypatch):
