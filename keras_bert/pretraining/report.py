@@ -7,12 +7,14 @@ reads files, so it works on finished, running and killed runs.
 import base64
 import fnmatch
 import html
+import io
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 from keras_bert.pretraining.records import HISTORY, PLAN, read_history
+from keras_bert.system.atomic_files import write_whole
 
 PLOTS, REPORT = "plots", "report.html"
 
@@ -42,9 +44,7 @@ def write_report(directory: str | os.PathLike[str]) -> Path:
     directory = Path(directory)
     phases = read_phases(directory)
     plots = _draw(directory / PLOTS, phases)
-    path = directory / REPORT
-    path.write_text(_page(directory.resolve().name, phases, plots), encoding="utf-8")
-    return path
+    return write_whole(directory / REPORT, _page(directory.resolve().name, phases, plots))
 
 
 def read_phases(directory: Path) -> list[dict[str, Any]]:
@@ -92,8 +92,9 @@ def _draw(directory: Path, phases: list[dict[str, Any]]) -> dict[str, Path]:
         engine.set(w_pad=0.12, h_pad=0.12)
         FigureCanvasAgg(figure)  # no window, no global state
         _draw_curves(figure.add_subplot(), phases, title, column, form)
-        paths[title] = directory / f"{name}.png"
-        figure.savefig(paths[title])
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format="png")
+        paths[title] = write_whole(directory / f"{name}.png", drawn.getvalue())
     return paths
 
 

@@ -325,6 +325,27 @@ def test_report_shows_what_the_history_has(tmp_path, monkeypatch):
         write_report(tmp_path)
 
 
+def test_a_report_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+
+    def fail(source, target):
+        raise OSError("No space left on device")
+
+    def files():
+        return {
+            path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.suffix in (".html", ".png", ".partial")
+        }
+
+    (tmp_path / "history.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
+    write_report(tmp_path)
+    before = files()
+    (tmp_path / "history.jsonl").write_text('{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n')
+    monkeypatch.setattr("os.replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(tmp_path)
+    assert files() == before
+
+
 def test_bad_input_is_named(examples, tmp_path):
     with pytest.raises(ValueError, match="steps=50 must be a multiple of save_every=20"):
         PretrainingPlan(steps=50, save_every=20)
