@@ -21,6 +21,10 @@ _KINDS = {2: "BPE", 3: "WORD", 4: "CHAR"}
 _ADVICE = "expected a Unigram model, such as that of XLM-R"
 _DAMAGED_MAP = "The character map of the vocabulary is damaged ({}); download it again."
 _MOST_PIECES = 4_000_000
+# The fields of SentencePiece's messages that are read here, and what they hold.
+_PIECE = {1: bytes, 2: float, 3: int}
+_TRAINER = {3: int, 24: int}
+_NORMALIZER = {2: bytes, 3: int, 4: int, 5: int}
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,8 @@ class UnigramModel:
             raise ValueError("A piece of the vocabulary begins with the character 0; expected text.")
         if np.sum(self.kinds == UNKNOWN) != 1:
             raise ValueError("The vocabulary has no unknown token, or several; expected exactly one.")
+        if not np.isin(self.kinds, (NORMAL, UNUSED, USER_DEFINED)).any():
+            raise ValueError("The vocabulary has special tokens only; expected pieces of text.")
         if not np.isfinite(self.scores).all():
             raise ValueError("A score of the vocabulary is not finite; expected log probabilities.")
         if np.any(self.kinds == USER_DEFINED):
@@ -306,16 +312,16 @@ def _parse(content: bytes) -> UnigramModel:
     normalizer: dict[int, Any] = {}
     for number, value in _fields(content):
         if number == 1:
-            piece = dict(_fields(value))
+            piece = _message(value, _PIECE)
             tokens.append(_text(piece.get(1, b"")))
             scores.append(piece.get(2, 0.0))
             kinds.append(piece.get(3, NORMAL))
             if len(tokens) > _MOST_PIECES or not NORMAL <= kinds[-1] <= BYTE:
                 raise ValueError(f"Piece {len(tokens)} of the model is of an unknown kind, or one too many; {_ADVICE}.")
         elif number == 2:
-            trainer = dict(_fields(value))
+            trainer = _message(value, _TRAINER)
         elif number == 3:
-            normalizer = dict(_fields(value))
+            normalizer = _message(value, _NORMALIZER)
     if (kind := trainer.get(3, 1)) != 1:
         raise ValueError(f"The model of SentencePiece is of the kind {_KINDS.get(kind, kind)}; {_ADVICE}.")
     if trainer.get(24) or not normalizer.get(5, 1):
@@ -328,6 +334,17 @@ def _parse(content: bytes) -> UnigramModel:
         bool(normalizer.get(3, 1)),
         bool(normalizer.get(4, 1)),
     )
+
+
+def _message(content: Any, types: Mapping[int, type]) -> dict[int, Any]:
+    """Return the fields of a message inside of another, by number; those that are read have to be of their types."""
+    if not isinstance(content, bytes):
+        raise IndexError(f"{content!r} in place of a message")
+    fields = dict(_fields(content))
+    for number, kind in types.items():
+        if not isinstance(fields.get(number, kind()), kind):
+            raise IndexError(f"{str(fields[number])[:40]} in field {number}")
+    return fields
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, Any]]:

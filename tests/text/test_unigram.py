@@ -244,6 +244,10 @@ def field(number, content):
         (field(1, field(1, b"a") + b"\x18\x02") + field(1, field(1, b"b") + b"\x18\x04"), "users defined, such as 'b'"),
         (field(1, field(1, b"a") + b"\x18\x02") * 2, "occurs twice"),
         (field(1, field(1, b"\x00")), "begins with the character 0"),
+        (b"\x10\x05", "no complete model of SentencePiece .5 in place of a message"),
+        (field(3, b"\x10\x05"), "no complete model of SentencePiece .5 in field 2"),
+        (field(1, field(1, b"a") + field(3, b"x")), "no complete model of SentencePiece .b'x' in field 3"),
+        (field(1, field(1, b"a") + b"\x18\x02"), "special tokens only; expected pieces of text"),
     ],
 )
 def test_other_models_are_named(content, message):
