@@ -30,7 +30,7 @@ from keras_bert.model.neighbour_heads import NeighbourHeads, initial_heads, look
 from keras_bert.model.pooling import mean_of_tokens
 
 INPUT_NAMES = ("token_ids", "segment_ids", "padding_mask")
-_LONG, _HEADS_AT_ONCE = 256, 3  # on JAX: tokens of a row from which on few heads attend at a time
+_LONG, _HEADS_AT_ONCE = 256, 3  # on JAX: tokens of a long row, in which few heads attend at a time
 
 # === Layers ===
 
@@ -74,20 +74,31 @@ class SelfAttention(keras.layers.Layer):
         query, together, parts = query * self.config.head_dim**-0.5, self._heads_at_once(x.shape[1]), []
         for first in range(0, self.config.num_heads, together):
             here = slice(first, first + together)
-            scores = ops.einsum("btnd,bsnd->bnts", query[:, :, here], key[:, :, here])
-            probabilities = ops.softmax(scores + bias)  # [B, N, T, T]
-            dropped = self.dropout(probabilities, training=training)
-            parts.append((ops.einsum("bnts,bsnd->btnd", dropped, value[:, :, here]), probabilities))
+            scores = ops.einsum("btnd,bsnd->bnts", query[:, :, here], key[:, :, here]) + bias
+            parts.append(self._weigh(scores, value[:, :, here], training))
         attended, probabilities = (
             heads[0] if len(parts) == 1 else ops.concatenate(heads, axis=axis)
             for heads, axis in zip(zip(*parts, strict=True), (2, 1), strict=True)
         )
         return self.output_dense(ops.reshape(attended, (*_leading(x), self.config.heads_dim))), probabilities
 
+    def _weigh(self, scores: Any, value: Any, training: bool | None) -> tuple[Any, Any]:
+        """Return the attended vectors `[B, T, N, D]` and the probabilities `[B, N, T, T]`."""
+        if not _is_long(scores.shape[-1]) or keras.backend.standardize_dtype(scores.dtype) == "float16":
+            probabilities = ops.softmax(scores)
+            dropped = self.dropout(probabilities, training=training)
+            return ops.einsum("bnts,bsnd->btnd", dropped, value), probabilities
+        # Softmax divides after the product, so that the gradient sums D columns instead of T scores. In float16 the
+        # product could be too large.
+        powers = ops.exp(scores - ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True)))
+        total = ops.sum(powers, axis=-1, keepdims=True)  # [B, N, T, 1]
+        attended = ops.einsum("bnts,bsnd->btnd", self.dropout(powers, training=training), value)
+        return attended / ops.transpose(total, (0, 2, 1, 3)), powers / total
+
     def _heads_at_once(self, length: int | None) -> int:
         """The heads to attend with together: few in long rows, so that their scores stay in a chip's fast memory."""
         heads = self.config.num_heads
-        if length is None or length < _LONG:
+        if not _is_long(length):
             return heads
         return max(count for count in range(1, _HEADS_AT_ONCE + 1) if heads % count == 0)
 
@@ -325,6 +336,10 @@ def gelu(x: Any) -> Any:
 def gelu_tanh(x: Any) -> Any:
     """Compute the tanh approximation of GELU, as in TensorFlow's early BERT code and keras-hub."""
     return keras.activations.gelu(x, approximate=True)
+
+
+def _is_long(length: int | None) -> bool:
+    return length is not None and length >= _LONG
 
 
 def _leading(x: Any) -> tuple[Any, ...]:

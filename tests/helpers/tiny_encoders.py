@@ -1,5 +1,6 @@
 """A tiny config, batches for it, and weights that show in the output. Both backends."""
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -31,3 +32,17 @@ def randomize(model, seed=0):
 
 def numpy(tensor):
     return ops.convert_to_numpy(tensor).astype("float32")
+
+
+def slope(function, x):
+    """The gradient of the sum of what a function gives."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return np.asarray(jax.grad(lambda x: function(x).astype("float32").sum())(x))
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(x := ops.convert_to_tensor(x))
+        total = ops.sum(function(x))
+    return np.asarray(tape.gradient(total, x))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from reference_bert import reference_forward
-from tiny_encoders import CONFIG, batch, numpy, randomize
+from tiny_encoders import CONFIG, batch, numpy, randomize, slope
 
 from keras_bert.model.encoder import MASK_BIAS, PaddingBias, SelfAttention, bert_encoder, encoder_config
 
@@ -48,6 +48,23 @@ def test_long_rows_equal_the_reference(together, monkeypatch):
     outputs = encoder(batch())
     np.testing.assert_allclose(numpy(outputs["sequence_output"]), expected[-1], atol=1e-5)
     assert {tuple(probabilities.shape) for probabilities in outputs["attentions"]} == {(3, 6, 8, 8)}
+
+
+def test_long_rows_have_the_gradient_of_softmax(monkeypatch):
+    """On JAX they divide by the sum after the product; with dropout too."""
+    rng = np.random.default_rng(0)
+    x, upstream = rng.normal(size=(2, 2, 8, CONFIG.hidden_dim)).astype("float32")
+    bias = ops.convert_to_tensor(np.where(np.arange(8) < 6, 0, -120).reshape(1, 1, 1, 8), dtype="float32")
+
+    def gradient():
+        layer = SelfAttention(CONFIG.replace(attention_dropout=0.2, initializer_range=1.0), seed=1)
+        layer.build(x.shape)
+        return slope(lambda x: layer(x, bias, training=True)[0] * upstream, x)
+
+    expected = gradient()
+    monkeypatch.setattr("keras_bert.model.encoder._LONG", 8)
+    monkeypatch.setattr("keras_bert.model.encoder._HEADS_AT_ONCE", CONFIG.num_heads)
+    np.testing.assert_allclose(gradient(), expected, atol=1e-6 * np.abs(expected).max())
 
 
 def test_padding_changes_nothing():

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from scipy.special import erf
+from tiny_encoders import slope
 
 from keras_bert.model.embeddings import LayerNorm, normalize
 from keras_bert.model.fast_gelu import fast_gelu
@@ -16,20 +17,6 @@ LOGITS[0, :2, [7, 9]] = 30.0  # equal scores, of which the first counts
 IDS = np.where(NUMBERS.random((4, 6)) < 0.5, LOGITS.argmax(-1), NUMBERS.integers(0, 50, (4, 6))).astype("int32")
 IDS[0, :2] = 9, 7
 LINE = np.linspace(-9, 9, 2001, dtype="float32")
-
-
-def slope(function, x):
-    """The gradient of the sum of what a function gives."""
-    if keras.backend.backend() == "jax":
-        import jax
-
-        return np.asarray(jax.grad(lambda x: function(x).astype("float32").sum())(x))
-    import tensorflow as tf
-
-    with tf.GradientTape() as tape:
-        tape.watch(x := ops.convert_to_tensor(x))
-        total = ops.sum(function(x))
-    return np.asarray(tape.gradient(total, x))
 
 
 def test_cross_entropy_and_its_gradient():
