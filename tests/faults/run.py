@@ -7,6 +7,7 @@
     python tests/faults/run.py --fault read-only             # a directory that cannot be written; as root
     python tests/faults/run.py --fault clock                 # killed, and a clock that jumps back a day
     python tests/faults/run.py --fault two-processes         # started twice on one directory
+    python tests/faults/run.py --fault term clock --times 2  # one fault after the other, with one undisturbed run
 
 A round starts a job in an empty directory, kills it, checks what it left, starts it again, and so on until it ends by
 itself; then its directory must equal that of the undisturbed run: the same bytes where bytes are promised, weights to
@@ -48,13 +49,13 @@ def main() -> None:
     """Run what is asked for; the exit status is 1 if anything was found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="NAME")
-    parser.add_argument("--fault", choices=ROUNDS, default="kill")
+    parser.add_argument("--fault", nargs="+", choices=ROUNDS, default=["kill"], metavar="FAULT")
     parser.add_argument("--times", type=int, default=5, help="that each job is disturbed")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--work", type=Path, help="keep everything here (default: a temporary directory)")
     parser.add_argument("--output", type=Path, help="a file for the counts, as JSON")
     arguments = parser.parse_args()
-    counts = Counts(arguments.output, arguments.fault)
+    counts = {fault: Counts(arguments.output, fault) for fault in arguments.fault}
     with tempfile.TemporaryDirectory() as temporary:
         work = arguments.work or Path(temporary)
         made = work / "made"
@@ -65,7 +66,7 @@ def main() -> None:
             finish(context, prepare, made)
         for name in arguments.jobs:
             disturb(name, made, work, context, arguments, counts)
-    sys.exit(any(counts.of(name)["faults"] for name in arguments.jobs))
+    sys.exit(any(kind.of(name)["faults"] for kind in counts.values() for name in arguments.jobs))
 
 
 class Counts:
@@ -118,10 +119,10 @@ def wait(child, most: float = float("inf")) -> float:
     return used
 
 
-def disturb(name: str, made: Path, work: Path, context, arguments, counts: Counts) -> None:
-    """All rounds of a job."""
-    job, count = JOBS[name], counts.of(name)
-    if count["disturbed"] >= arguments.times:
+def disturb(name: str, made: Path, work: Path, context, arguments, counts: dict[str, Counts]) -> None:
+    """All rounds of a job: for each fault as many as are left."""
+    left = {fault: kind for fault, kind in counts.items() if kind.of(name)["disturbed"] < arguments.times}
+    if not left:
         return
     reference = work / "references" / name
     shutil.rmtree(reference, ignore_errors=True)
@@ -129,23 +130,30 @@ def disturb(name: str, made: Path, work: Path, context, arguments, counts: Count
     seconds = finish(context, run_job, name, made, reference)
     (made / "reference").unlink(missing_ok=True)
     (made / "reference").symlink_to(reference.resolve(), target_is_directory=True)
-    disturb_round = ROUNDS[arguments.fault]
-    while count["disturbed"] < arguments.times:
-        chance = random.Random(f"{arguments.seed} {name} {count['rounds']}")
-        place = work / "place"
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
-        left = min(MOST_KILLS, arguments.times - count["disturbed"])
-        done, fault = disturb_round(name, made, place, context, chance, seconds, left)
-        fault = fault or difference(job, reference, place)
-        count["rounds"] += 1
-        count["disturbed"] += done
-        if fault is not None:
-            print(f"{name}: {fault}", flush=True)
-            shutil.copytree(place, work / f"fault-{name}-{count['rounds']}", dirs_exist_ok=True, symlinks=True)
-        counts.save(name, fault)
-    words = f"{count['disturbed']:>4} disturbed, {count['rounds']:>3} rounds, {count['faults']} faults"
-    print(f"{name:<18}{words}, {seconds:.1f} s undisturbed", flush=True)
+    for fault, kind in left.items():
+        count = kind.of(name)
+        while count["disturbed"] < arguments.times:
+            found = one_round(name, made, work, context, arguments, fault, seconds, count)
+            if found is not None:
+                print(f"{name}: {found}", flush=True)
+                kept = work / f"fault-{name}-{fault}-{count['rounds']}"
+                shutil.copytree(work / "place", kept, dirs_exist_ok=True, symlinks=True)
+            kind.save(name, found)
+        words = f"{count['disturbed']:>4} disturbed, {count['rounds']:>3} rounds, {count['faults']} faults"
+        print(f"{name:<18}{fault:<15}{words}, {seconds:.1f} s undisturbed", flush=True)
+
+
+def one_round(name: str, made: Path, work: Path, context, arguments, fault: str, seconds: float, count) -> str | None:
+    """A round in an empty directory; what was wrong, if anything was."""
+    chance = random.Random(f"{arguments.seed} {name} {count['rounds']}")
+    place = work / "place"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    left = min(MOST_KILLS, arguments.times - count["disturbed"])
+    done, found = ROUNDS[fault](name, made, place, context, chance, seconds, left)
+    count["rounds"] += 1
+    count["disturbed"] += done
+    return found or difference(JOBS[name], work / "references" / name, place)
 
 
 # === Rounds ===
