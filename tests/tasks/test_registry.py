@@ -112,6 +112,9 @@ def test_a_saved_directory_imports_nothing(tmp_path, capsys):
         (place / SETTINGS).write_text(json.dumps({"task": name}), encoding="utf-8")
         with pytest.raises(ValueError, match="saved was not opened. The task .* is unknown.*--import"):
             load_task(place)
+    (place / SETTINGS).write_text(f'{{"task": "similarity", "score_range": [0, 1{"0" * 399}]}}', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"cannot be read \(a number of 400 digits\)"):
+        load_task(place)
     (place / SETTINGS).write_text("{}", encoding="utf-8")
     assert main(["predict", str(place), "a text"]) == 1
     assert "does not name a task; expected what a task's save() writes" in capsys.readouterr().err

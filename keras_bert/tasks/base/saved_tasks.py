@@ -49,7 +49,7 @@ def read_settings(directory: str | os.PathLike[str]) -> dict[str, Any]:
             "directory, use from_pretrained."
         )
     try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
+        settings = json.loads(path.read_text(encoding="utf-8"), parse_int=_whole_number)
     except (ValueError, RecursionError) as error:
         raise ValueError(
             f"{path} cannot be read ({error}); copy the directory again, or save the task again."
@@ -57,6 +57,12 @@ def read_settings(directory: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(settings, dict) or not isinstance(settings.get("task"), str):
         raise ValueError(f"{path} does not name a task; expected what a task's save() writes.")
     return settings
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > 20:  # more than 64 bits have; no float may hold it
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
 
 
 def write_settings(directory: str | os.PathLike[str], settings: dict[str, Any]) -> None:
