@@ -259,7 +259,7 @@ PAGES = {
         "Step by step beside PyTorch",
         "MiniLM learns intents and slots of the bundled commands, from the same weights and heads, on the same batches "
         "of 16 at 1e-4: mean loss of ten steps, then that of 145 unseen commands.",
-        "Without dropout, the losses of TensorFlow, JAX and PyTorch agree to three digits; each draws dropout of its own. "
+        "Without dropout, the losses of TensorFlow, JAX and PyTorch agree to three digits; each draws its own dropout. "
         "With an epsilon of 1e-6 ours are behind from the first steps on.",
         "Training",
         code=TASKS,
@@ -496,7 +496,9 @@ PAGES = {
         "The pretraining step compiled by XLA for chips that are not there. `GiB` is the memory that a chip needs, "
         "`largest batch` what would fit; `ms at peak` is a bound, the products at the chip's peak rate; `ms, "
         "estimated` is the compiler's own estimate, for TPUs alone, and `% of peak` the ratio of the two.",
-        "Nothing here ran on a chip. A TPU's time is the compiler's estimate; a GPU has only the bound of its peak.",
+        "Nothing here ran on a chip: a TPU's time is the compiler's estimate, a GPU has only the bound of its peak. A "
+        "base model is estimated at half of a v5e's peak in rows of 128 tokens. Narrow models use less of it, and so do "
+        "long rows, where attention takes much of the time.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/model", "keras_bert/training"),
         whole=accelerators,
