@@ -49,7 +49,7 @@ EXTRAS = {
     # Trains for quantization, and prunes. setuptools brings the distutils that newer Pythons lack.
     "quantize": ["tensorflow-model-optimization>=0.8", "tf-keras>=2.21,<2.22", "setuptools"],
     # Compile training steps for accelerators that are not there (`--compile-for`): TPUs, and NVIDIA GPUs.
-    "aot": ["jax>=0.10", "libtpu>=0.0.42"],
+    "aot": ["jax[tpu]>=0.10"],  # brings the libtpu whose programs this jaxlib can read
     "aot-gpu": [
         "jax-cuda12-plugin>=0.10",
         "jax-cuda12-pjrt>=0.10",

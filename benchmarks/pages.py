@@ -497,8 +497,8 @@ PAGES = {
         "`largest batch` what would fit; `ms at peak` is a bound, the products at the chip's peak rate; `ms, "
         "estimated` is the compiler's own estimate, for TPUs alone, and `% of peak` the ratio of the two.",
         "Nothing here ran on a chip: a TPU's time is the compiler's estimate, a GPU has only the bound of its peak. A "
-        "base model is estimated at half of a v5e's peak in rows of 128 tokens. Narrow models use less of it, and so do "
-        "long rows, where attention takes much of the time.",
+        "base model is estimated at half of a v5e's peak in rows of 128 tokens. Narrow models use less of it, and so "
+        "do long rows, where attention takes much of the time.",
         "Training",
         code=("keras_bert/pretraining", "keras_bert/model", "keras_bert/training"),
         whole=accelerators,
