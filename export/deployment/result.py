@@ -75,6 +75,8 @@ def count_points(share: float) -> str:
     return f"{number} point{'' if number == '1' else 's'}"
 
 
-def times_faster(speedup: float) -> str:
-    """A ratio of times in words: `2.0` is `2.0× faster`, `0.5` is `2.0× slower`."""
+def times_faster(speedup: float | None) -> str:
+    """A ratio of times in words: `2.0` is `2.0× faster`, `0.5` is `2.0× slower`; `None`, for no time, is `not timed`."""
+    if speedup is None:
+        return "not timed"
     return f"{speedup:.1f}× faster" if speedup >= 1 else f"{1 / speedup:.1f}× slower"
