@@ -76,7 +76,7 @@ def count_points(share: float) -> str:
 
 
 def times_faster(speedup: float | None) -> str:
-    """A ratio of times in words: `2.0` is `2.0× faster`, `0.5` is `2.0× slower`; `None`, for no time, is `not timed`."""
+    """A ratio of times in words: `2.0` is `2.0× faster`, `0.5` is `2.0× slower`, `None` is `not timed`."""
     if speedup is None:
         return "not timed"
     return f"{speedup:.1f}× faster" if speedup >= 1 else f"{1 / speedup:.1f}× slower"
