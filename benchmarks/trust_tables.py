@@ -56,6 +56,7 @@ FORMATS = {
     "tokenizer_config": "tokenizer_config.json",
     "vocab": "vocab.txt",
     "sentencepiece": "sentencepiece.bpe.model",
+    "sentencepiece_map": "SentencePiece, character map",
     "unigram_json": "tokenizer.json, Unigram",
     "task": "keras_bert_task.json",
     "labels": "labels.txt",

@@ -358,6 +358,10 @@ def test_chunks_are_whole_named_and_made_again(teacher, tmp_path, monkeypatch):
     def full_disk(*args, **kwargs):
         raise OSError("No space left on device")
 
+    with monkeypatch.context() as patch:
+        patch.setattr(teacher_cache, "write_whole", full_disk)
+        with pytest.raises(OSError, match="vectors.npy could not be written .*No space left.*make room"):
+            teacher_cache.load_or_make(tmp_path / "vectors.npy", lambda: np.zeros(2))
     monkeypatch.setattr(teacher_cache.np, "save", full_disk)
     with pytest.raises(OSError, match="No space left.*cache_gb"):
         again.rows(range(3, 4))

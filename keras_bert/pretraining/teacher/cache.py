@@ -7,6 +7,7 @@ so one that was deleted, or that a kill left unmade, is made again with the same
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -205,15 +206,15 @@ def _open(place: Path) -> dict[str, np.ndarray]:
 
 
 def _write_arrays(path: Path, arrays: np.ndarray | dict[str, Any]) -> None:
-    partial = path.with_name(f".{path.name}.partial")
-    with open(partial, "wb") as file:
-        if isinstance(arrays, dict):
-            np.savez(file, **arrays)
-        else:
-            np.save(file, arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    content = io.BytesIO()
+    if isinstance(arrays, dict):
+        np.savez(content, **arrays)
+    else:
+        np.save(content, arrays)
+    try:
+        write_whole(path, content.getvalue())
+    except OSError as error:
+        raise OSError(f"{path} could not be written ({error}); make room, and start again.") from error
 
 
 def _bar(progress: bool) -> dict[str, Any]:
