@@ -47,6 +47,8 @@ def _collect(group: h5py.Group, path: Path, stored: dict[str, Stored]) -> None:
         item = group[key]
         if isinstance(item, h5py.Group):
             _collect(item, path, stored)
+        elif not isinstance(item, h5py.Dataset):
+            raise CheckpointError(f"{path}: {group.name}/{key} is a type without values; expected only weights.")
         elif item.external or item.is_virtual:
             raise CheckpointError(f"{path}: {item.name} has its values in another file; expected them in this one.")
         elif item.dtype.kind == "f":

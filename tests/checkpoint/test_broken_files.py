@@ -251,6 +251,14 @@ def test_numbers_in_another_file_are_not_read(saved, tmp_path):
     complains(directory, "layers/dense/vars/1 has its values in another file")
 
 
+def test_a_type_in_the_place_of_numbers(saved, tmp_path):
+    directory = copy(saved, tmp_path, "keras_hub")
+    with h5py.File(directory / "model.weights.h5", "a") as file:
+        del file["layers/dense/vars/1"]
+        file["layers/dense/vars/1"] = np.dtype("float32")  # HDF5 keeps it as a type with a name
+    complains(directory, "layers/dense/vars/1 is a type without values")
+
+
 def test_another_preset(saved, tmp_path):
     directory = copy(saved, tmp_path, "keras_hub")
     edit(directory / "config.json", class_name="GemmaBackbone")
