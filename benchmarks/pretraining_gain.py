@@ -5,8 +5,11 @@
 
 DIR holds `glue/`, `glue_subsets/`, `wnut17/` and `snips/`; for Chinese `thucnews_small/`, `ner_zh_resume/` and
 `csl_summ/`. A start is a model directory or a name. `random`, fresh weights with the sizes and the vocabulary of the
-first start, is always measured; `--start teacher=all-MiniLM-L6-v2` adds the ceiling, for which `--factors 1` and one
-seed are enough.
+first start, is measured too; `--start teacher=all-MiniLM-L6-v2` adds the ceiling, for which `--factors 1` and one seed
+are enough:
+
+    python benchmarks/pretraining_gain.py --data DIR --size small --start distilled=small-en \
+        --start teacher=all-MiniLM-L6-v2 --without-random --factors 1 --seeds 0
 
 Each start has the learning rate that suits it: of three around the default of its width, the one that does best on
 training data that was held out (the first seed). The held-out data also chooses the epoch. The last score, on data that
@@ -143,12 +146,14 @@ def main():
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--factors", type=float, nargs="+", default=[0.5, 1.0, 2.0], help="of the width's default rate")
     parser.add_argument("--size", default="tiny", help="a name for starts of one size; results of others are kept")
+    parser.add_argument("--without-random", action="store_true", help="leave fresh weights out")
     parser.add_argument("--work", type=Path, default=Path("pretraining-gain"), help="where the fresh weights go")
     parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     keras_bert.keep_freed_memory()
     starts = dict(start.split("=", 1) for start in arguments.start)
-    starts = {"random": fresh_weights(next(iter(starts.values())), arguments), **starts}
+    if not arguments.without_random:
+        starts = {"random": fresh_weights(next(iter(starts.values())), arguments), **starts}
     suite = [one for one in SUITE if one.language == arguments.language and one.name in (arguments.tasks or [one.name])]
     for task in suite:
         for start, model in starts.items():
