@@ -5,6 +5,7 @@ Takes a compiled Keras model on JAX and the shapes of a batch. XLA's compiler fo
 the cycles. The estimate leaves out communication between chips and waiting for input: it is what a step takes at least.
 """
 
+import importlib
 import os
 import re
 from collections import Counter
@@ -196,6 +197,7 @@ def target_shardings(target: Target) -> tuple[Any, Any]:
             options = {"target_config": gpu_description(chip), "topology": f"1x1x{target.count}"}
             found = topologies.get_topology_desc(platform="cuda", **options)
         else:
+            importlib.import_module("libtpu")  # JAX looks for it too, and does not say that it is missing
             # libtpu expects whole hosts of four chips, unless it is told otherwise.
             single = {"chips_per_host_bounds": (1, 1, 1)} if target.count == 1 else {}
             name = f"{chip.name}:{target.topology}"
