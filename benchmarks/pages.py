@@ -222,8 +222,7 @@ PAGES = {
     "pretraining_gain": Page(
         "What pretraining is worth",
         "Several starts, fine-tuned on one suite of tasks. Tiny ones have the rate of three that does best on held-out "
-        "training data, and three seeds; small ones have one seed and the default rate of their width, too low for "
-        "SNIPS in these epochs.",
+        "training data, and three seeds; small ones have one seed and the default rate of their width.",
         "`random` is the floor: the same sizes with fresh weights. `distilled` are the weights of this library, which "
         "learned from a teacher on raw text, and gain most where little is trained and for entities. `teacher` is the "
         "ceiling of `small-en`: MiniLM, with twice its blocks.",
